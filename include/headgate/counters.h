@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Every counter and every drop reason, once. The rows feed the BPF programs, the CLI, Prometheus and
+ * the generated docs. Rows are only ever appended: position is meaning, in maps that outlive us.
+ */
+#ifndef HEADGATE_COUNTERS_H
+#define HEADGATE_COUNTERS_H
+
+#include <headgate/base.h>
+
+/* --- kernel tier: per CPU and service (map `xdp_services`), index = id * n_cpus + cpu ----------- */
+#define HG_SERVICE_COUNTERS(X)                                            \
+	X(packets, "packets addressed to the service")                    \
+	X(bytes, "bytes of those, from the IP header on")                 \
+	X(forwarded, "packets sent to a backend")                         \
+	X(local, "packets handed to this host's TCP for the L7 tier")     \
+	X(dropped, "packets dropped, all reasons")                        \
+	X(syns, "TCP SYNs")
+
+struct hg_service_counters {
+#define X(name, help) __u64 name;
+	HG_SERVICE_COUNTERS(X)
+#undef X
+	__u64 pad[2];
+} __attribute__((aligned(HG_CACHE_LINE)));
+HG_ASSERT_LAYOUT(struct hg_service_counters, 64);
+
+/* --- kernel tier: per CPU and backend (map `xdp_backends`), index = id * n_cpus + cpu ----------- */
+#define HG_BACKEND_COUNTERS(X)                                            \
+	X(packets, "packets sent to the backend")                         \
+	X(bytes, "bytes of those, before encapsulation, from the IP header on") \
+	X(syns, "TCP SYNs sent to the backend")
+
+struct hg_backend_counters {
+#define X(name, help) __u64 name;
+	HG_BACKEND_COUNTERS(X)
+#undef X
+	__u64 pad[5];
+} __attribute__((aligned(HG_CACHE_LINE)));
+HG_ASSERT_LAYOUT(struct hg_backend_counters, 64);
+
+/* --- kernel tier: verdicts per CPU (map `xdp_verdicts`), index = cpu ---------------------------- */
+#define HG_VERDICTS(X)                                                    \
+	X(PASS_NOT_IP, "not IP: to the kernel, untouched")                \
+	X(PASS_NOT_OURS, "no service: to the kernel, untouched")          \
+	X(PASS_LOCAL, "service of the L7 tier: to the kernel's TCP")      \
+	X(TX, "sent back out of the interface it came from")              \
+	X(REDIRECT, "sent out of another interface")                      \
+	X(DROP, "dropped, see the reasons")                               \
+	X(DECAP, "decapsulated and handed to the kernel (agent)")
+
+enum hg_verdict {
+#define X(name, help) HG_VERDICT_##name,
+	HG_VERDICTS(X)
+#undef X
+	HG_VERDICT_COUNT
+};
+
+/* Drop reasons. Only packets for a service are ever dropped. 0 is "not dropped". */
+#define HG_DROPS(X)                                                       \
+	X(NONE, "not dropped")                                            \
+	X(BAD_HEADER, "IP or transport header cut short or inconsistent") \
+	X(NO_BACKEND, "the service has no backend, or its slot is empty") \
+	X(BAD_BACKEND, "slot names a backend that does not exist")        \
+	X(NO_NEIGHBOUR, "next hop of the backend not resolved")           \
+	X(NO_HEADROOM, "driver left no room for the outer header")        \
+	X(TOO_BIG, "packet would exceed the MTU towards the backend")     \
+	X(FRAGMENT, "fragment of a service that cannot be assigned")      \
+	X(TTL, "time to live would reach zero")                           \
+	X(INTERNAL, "map lookup failed that cannot fail")
+
+enum hg_drop {
+#define X(name, help) HG_DROP_##name,
+	HG_DROPS(X)
+#undef X
+	HG_DROP_COUNT
+};
+
+struct hg_verdict_counters {
+	__u64 verdict[8]; /* enum hg_verdict */
+	__u64 drop[32]; /* enum hg_drop */
+} __attribute__((aligned(HG_CACHE_LINE)));
+HG_ASSERT_LAYOUT(struct hg_verdict_counters, 320);
+_Static_assert(HG_VERDICT_COUNT <= 8 && HG_DROP_COUNT <= 32, "grow hg_verdict_counters");
+
+/* --- L7 tier: per worker and proxy side or server (maps `stats_services`, `stats_backends`) ------ */
+/*
+ * index = id * n_workers + worker; one writer (the worker), so plain adds. `stats_services` has one
+ * row per frontend or listen section, `stats_backends` one per server and one per backend section
+ * (kind says which). u64 throughout; *_ms are sums of milliseconds.
+ */
+#define HG_L7_COUNTERS(X)                                                 \
+	X(sessions, "sessions (connections for a frontend, streams for a backend or server)") \
+	X(requests, "HTTP requests")                                      \
+	X(bytes_in, "bytes from the client side")                         \
+	X(bytes_out, "bytes to the client side")                          \
+	X(req_denied, "requests denied by a rule")                        \
+	X(rsp_denied, "responses denied by a rule")                       \
+	X(req_errors, "request errors: bad requests, client gone or silent before the request was whole") \
+	X(conn_errors, "connections to a server that failed")             \
+	X(rsp_errors, "response errors: server gone, silent or not speaking HTTP") \
+	X(retries, "connection retries")                                  \
+	X(redispatches, "requests moved to another server")               \
+	X(hrsp_1xx, "1xx responses")                                      \
+	X(hrsp_2xx, "2xx responses")                                      \
+	X(hrsp_3xx, "3xx responses")                                      \
+	X(hrsp_4xx, "4xx responses")                                      \
+	X(hrsp_5xx, "5xx responses")                                      \
+	X(hrsp_other, "other responses")                                  \
+	X(cli_aborts, "transfers ended by the client")                    \
+	X(srv_aborts, "transfers ended by the server")                    \
+	X(connects, "connections tried to a server")                      \
+	X(reuses, "requests sent on an idle connection")                  \
+	X(picked, "times the load balancer chose it")                     \
+	X(intercepted, "requests answered by the load balancer itself")   \
+	X(conn_denied, "connections denied")                              \
+	X(sess_denied, "sessions denied")                                 \
+	X(internal_errors, "internal errors")                             \
+	X(failed_rewrites, "header rewrites that failed")                 \
+	X(ssl_sessions, "TLS handshakes completed")                       \
+	X(ssl_reused, "of those, resumed")                                \
+	X(ssl_failed, "TLS handshakes failed")                            \
+	X(qtime_ms, "time in queue")                                      \
+	X(ctime_ms, "time to connect")                                    \
+	X(rtime_ms, "time to the response headers")                       \
+	X(ttime_ms, "total time")                                         \
+	X(queued, "requests that had to wait in a queue")                 \
+	X(comp_in, "bytes given to compression")                          \
+	X(comp_out, "bytes compression gave back")                        \
+	X(comp_bypassed, "bytes that went round compression")             \
+	X(comp_responses, "responses compressed")                         \
+	X(h2_sessions, "HTTP/2 connections")                              \
+	X(h2_requests, "HTTP/2 requests")
+
+/* Gauges: the worker's share of a level, signed differences added by one writer. */
+#define HG_L7_GAUGES(X)                                                   \
+	X(cur_sessions, "sessions now")                                   \
+	X(cur_queue, "requests in the queue now")                         \
+	X(idle_conns, "idle connections to the server now")               \
+	X(used_conns, "connections to the server in use now")
+
+/* Maxima of one worker; the sum over workers is an upper bound, which is what is shown. */
+#define HG_L7_MAXIMA(X)                                                   \
+	X(max_sessions, "most sessions at once")                          \
+	X(max_queue, "most queued at once")                               \
+	X(max_qtime_ms, "longest time in queue")                          \
+	X(max_ctime_ms, "longest time to connect")                        \
+	X(max_rtime_ms, "longest time to the response headers")           \
+	X(max_ttime_ms, "longest total time")
+
+struct hg_l7_counters {
+	__u32 id; /* stable row number of the service, backend or server */
+	__u16 worker;
+	__u16 kind; /* enum hg_l7_kind */
+	__u64 last_session_s; /* CLOCK_REALTIME seconds */
+#define X(name, help) __u64 name;
+	HG_L7_COUNTERS(X)
+	HG_L7_MAXIMA(X)
+#undef X
+#define X(name, help) __s64 name;
+	HG_L7_GAUGES(X)
+#undef X
+} __attribute__((aligned(HG_CACHE_LINE)));
+_Static_assert(sizeof(struct hg_l7_counters) % HG_CACHE_LINE == 0, "rows must not share lines");
+
+enum hg_l7_kind {
+	HG_L7_UNUSED = 0,
+	HG_L7_FRONTEND = 1,
+	HG_L7_BACKEND = 2,
+	HG_L7_SERVER = 3,
+	HG_L7_LISTENER = 4,
+};
+
+/* --- L7 tier: per worker (map `stats_workers`), index = worker ----------------------------------- */
+#define HG_WORKER_COUNTERS(X)                                             \
+	X(connections, "connections accepted")                            \
+	X(requests, "requests and TCP sessions")                          \
+	X(iterations, "loop iterations")                                  \
+	X(events, "events handled")                                       \
+	X(busy_ns, "time awake")                                          \
+	X(idle_ns, "time asleep")                                         \
+	X(accept_errors, "accept() failures other than would-block")      \
+	X(accept_paused, "times accepting stopped at a limit")            \
+	X(alloc_failures, "allocations that failed")                      \
+	X(log_dropped, "log lines lost")                                  \
+	X(bytes_out, "bytes to clients")
+
+struct hg_worker_counters {
+#define X(name, help) __u64 name;
+	HG_WORKER_COUNTERS(X)
+#undef X
+	__s64 cur_conns; /* client connections now */
+	__s64 cur_ssl_conns;
+	__s64 cur_streams;
+} __attribute__((aligned(HG_CACHE_LINE)));
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of ctl/ share: the state of the control thread. Nothing here is seen by workers. */
+#ifndef CTL_CTL_PRIV_H
+#define CTL_CTL_PRIV_H
+
+#include <stdio.h>
+
+#include "conf/conf.h"
+#include "ctl/ctl.h"
+#include "dp/dp.h"
+#include "ev/loop.h"
+#include "ev/mailbox.h"
+#include "ev/snapshot.h"
+#include "lb/lb.h"
+#include "proxy/proxy.h"
+
+enum ctl_phase {
+	CTL_STARTING,
+	CTL_RUNNING,
+	CTL_STOPPING, /* soft stop: waiting for streams to end */
+	CTL_STOPPED,
+};
+
+struct health; /* health.c */
+struct admin; /* admin.c */
+
+struct ctl {
+	const struct ctl_options *opts;
+	enum ctl_phase phase;
+	int exit_status;
+	struct loop *loop;
+	struct mailbox mailbox;
+	struct ev_fd signals; /* signalfd */
+	struct timer tick; /* once a second: rates, slowstart, neighbours, idle pools */
+
+	struct snapshot_hub hub;
+	struct proxy_snapshot *current; /* also hub.current */
+	struct lb_registry registry;
+	struct lb_waker waker;
+	struct stats_area services_area, backends_area;
+	struct proxy_shared shared;
+	struct worker **workers;
+	unsigned n_workers, n_drained;
+	struct hg_worker_counters *worker_counters; /* [n_workers] */
+	struct list listen_sockets; /* listen_socket */
+
+	struct dp *dp; /* NULL: no XDP interface and no privileges for the maps */
+	struct ev_fd netlink;
+	bool is_dp_sync_wanted;
+	struct deferred dp_sync; /* coalesces state changes of one iteration into one dp_sync() */
+
+	struct health *health;
+	struct admin *admin;
+	struct timer hard_stop;
+	uint64_t start_wall_ns, start_mono_ns;
+	char *startup_log; /* text of findings while loading, for `show startup-logs` */
+};
+
+/* snapshot.c: builds everything a configuration needs; on failure nothing is left. */
+HG_WUR int ctl_build_snapshot(struct ctl *ctl, struct conf *conf, struct proxy_snapshot **ret_snap,
+			      struct err *err);
+/* Makes it current: commits the registry, publishes, tells workers, health, datapath. */
+HG_WUR int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err);
+/* reload.c: the whole of SIGHUP / `reload`; a failure changes nothing. Findings go to `out`. */
+HG_WUR int ctl_reload(struct ctl *ctl, FILE *out);
+void ctl_soft_stop(struct ctl *ctl);
+void ctl_hard_stop(struct ctl *ctl);
+/* After any change of a server's state: table, queues, datapath (deferred), log lines. */
+void ctl_server_changed(struct ctl *ctl, struct server *s);
+
+/* health.c */
+HG_WUR int health_create(struct ctl *ctl, struct health **ret_health);
+void health_destroy(struct health *h);
+/* New configuration: checks of servers that stay go on where they were, others start or end. */
+HG_WUR int health_configure(struct health *h, const struct proxy_snapshot *snap);
+/* CLI: set server … health, enable/disable health. */
+void health_set_enabled(struct health *h, struct server *s, bool on);
+void health_force(struct health *h, struct server *s, bool up);
+
+/* admin.c: runtime API. */
+HG_WUR int admin_create(struct ctl *ctl, struct admin **ret_admin);
+void admin_destroy(struct admin *a);
+/* Opens and closes sockets so that they are those of `conf`. */
+HG_WUR int admin_configure(struct admin *a, const struct conf *conf, struct err *err);
+
+#endif

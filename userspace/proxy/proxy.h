@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The L7 engine: workers, their listeners and their streams. This header is what the control thread
+ * may use; streams and their phases are inside (stream.h).
+ */
+#ifndef PROXY_PROXY_H
+#define PROXY_PROXY_H
+
+#include <headgate/counters.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/err.h"
+#include "conf/conf.h"
+#include "ev/loop.h"
+#include "ev/mailbox.h"
+#include "ev/snapshot.h"
+#include "lb/lb.h"
+#include "net/net.h"
+
+/* Run-time side of one `bind`. */
+struct proxy_bind {
+	const struct conf_bind *conf;
+	struct listen_socket *socket;
+	struct tls_server *tls; /* NULL: clear */
+	struct stats_row stats; /* option socket-stats; rows NULL otherwise */
+};
+
+/*
+ * What workers pin: one configuration with everything built from it. Made and freed by control;
+ * immutable in between.
+ */
+struct proxy_snapshot {
+	struct snapshot snap; /* first */
+	struct conf *conf;
+	struct arena arena; /* of the members below */
+	struct lb_backend **backends; /* by conf_proxy.index */
+	struct proxy_bind *binds;
+	unsigned n_binds;
+	struct tls_client ***tls; /* [proxy->index][server->pos_in_backend]; NULL: clear */
+	struct cert_store *certs;
+};
+
+/* State of the whole process that workers share: written reasons in docs/THREADS.md. */
+struct proxy_shared {
+	_Atomic uint32_t cur_conns; /* client connections, all workers: global maxconn */
+	_Atomic uint32_t maxconn; /* 0: none; set maxconn global */
+	_Atomic uint32_t n_paused; /* listeners waiting for a connection to end */
+	_Atomic uint64_t req_counter; /* %rt, taken in batches */
+	_Atomic bool is_stopping; /* soft stop: no keep-alive */
+};
+
+struct worker;
+
+struct worker_opts {
+	unsigned index, n_workers;
+	int cpu; /* -1: not pinned */
+	struct snapshot_hub *hub;
+	struct proxy_shared *shared;
+	struct hg_worker_counters *counters; /* this worker's row */
+	/* Mailbox of the control thread, for "done with generation" and answers. */
+	struct mailbox *control;
+	void (*on_snapshot_done)(struct snapshot *s); /* runs on control */
+};
+
+/* Starts the thread; it adopts the hub's current snapshot and listens. Control. 0 or -errno. */
+HG_WUR int worker_start(const struct worker_opts *o, struct worker **ret_worker);
+struct mailbox *worker_mailbox(struct worker *w);
+unsigned worker_index(const struct worker *w);
+const struct loop_stats *worker_loop_stats(const struct worker *w); /* racy reads, for display */
+
+/* Control asks; each is a mail to the worker. */
+void worker_news(struct worker *w); /* a snapshot was published: adopt it, move listeners over */
+/* Soft stop: close listeners, answer with Connection: close, end idle ones. `on_drained` runs on control when no stream is left. */
+void worker_drain(struct worker *w, void (*on_drained)(struct worker *w));
+void worker_kill_all(struct worker *w); /* hard-stop-after: ends every stream (log code K) */
+/* Ends the thread (streams are cut) and frees it. Control; blocks until joined. */
+void worker_stop(struct worker *w);
+
+/* Streams on `s` are ended: "shutdown sessions", on-marked-down. `code`: first termination character ('K', 'D', 'U'). */
+void worker_shutdown_server(struct worker *w, struct server *s, char code);
+/* Frontend listeners of `px` (by name): paused, resumed. `disable|enable frontend`. */
+void worker_pause_frontend(struct worker *w, struct str name, bool pause);
+
+/* --- show sess ---------------------------------------------------------------------------------- */
+
+/* One stream as people see it; strings are copied. */
+struct stream_info {
+	uint64_t id; /* address-like, unique while it lives */
+	char proto[8], src[ADDR_TEXT_MAX], frontend[64], backend[64], server[64];
+	char phase[24], doing[40];
+	uint64_t age_ns, idle_ns, calls;
+	uint64_t bytes_in, bytes_out;
+	uint32_t expires_ms; /* next timer; 0: none */
+	int front_fd, back_fd;
+	char front_state[12], back_state[12];
+	char method_and_target[96];
+	unsigned worker;
+};
+/*
+ * Collects from one worker: `done` runs on control with an array it must mem_free() (n may be 0; NULL
+ * and n 0 when out of memory).
+ */
+HG_WUR int worker_list_streams(struct worker *w, void *ctx,
+			       void (*done)(void *ctx, struct stream_info *infos, unsigned n));
+/* Kills one stream by id; no answer. */
+HG_WUR int worker_kill_stream(struct worker *w, uint64_t id);
+
+#endif
