@@ -83,7 +83,7 @@ BPF_CFLAGS := -target bpf -mcpu=v3 -O2 -g -std=gnu11 -Wall -Wextra -Werror -Wno-
 $(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c
 	$(call say,CLANG,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -MF $@.d -c $< -o $@.tmp && $(LLVM_STRIP) -g $@.tmp && mv $@.tmp $@
+	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -MF $@.d -MT $@ -c $< -o $@.tmp && $(LLVM_STRIP) -g $@.tmp && mv $@.tmp $@
 
 $(BUILD)/gen/%.skel.h: $(BUILD)/bpf/%.bpf.o
 	$(call say,SKEL,$@)

@@ -53,7 +53,7 @@ struct hg_backend {
 HG_ASSERT_LAYOUT(struct hg_backend, 64);
 
 /* The outer IPv4 header: TTL 64; DF and id 0, an atomic datagram (RFC 6864 4.1). */
-#define HG_OUTER_TTL 64
+#define HG_OUTER_TTL	  64
 #define HG_OUTER_FRAG_OFF 0x4000
 
 /*

@@ -9,12 +9,12 @@
 #include <headgate/base.h>
 
 /* --- kernel tier: per CPU and service (map `xdp_services`), index = id * n_cpus + cpu ----------- */
-#define HG_SERVICE_COUNTERS(X)                                            \
-	X(packets, "packets addressed to the service")                    \
-	X(bytes, "bytes of those, from the IP header on")                 \
-	X(forwarded, "packets sent to a backend")                         \
-	X(local, "packets handed to this host's TCP for the L7 tier")     \
-	X(dropped, "packets dropped, all reasons")                        \
+#define HG_SERVICE_COUNTERS(X)                                        \
+	X(packets, "packets addressed to the service")                \
+	X(bytes, "bytes of those, from the IP header on")             \
+	X(forwarded, "packets sent to a backend")                     \
+	X(local, "packets handed to this host's TCP for the L7 tier") \
+	X(dropped, "packets dropped, all reasons")                    \
 	X(syns, "TCP SYNs")
 
 struct hg_service_counters {
@@ -26,8 +26,8 @@ struct hg_service_counters {
 HG_ASSERT_LAYOUT(struct hg_service_counters, 64);
 
 /* --- kernel tier: per CPU and backend (map `xdp_backends`), index = id * n_cpus + cpu ----------- */
-#define HG_BACKEND_COUNTERS(X)                                            \
-	X(packets, "packets sent to the backend")                         \
+#define HG_BACKEND_COUNTERS(X)                                                  \
+	X(packets, "packets sent to the backend")                               \
 	X(bytes, "bytes of those, before encapsulation, from the IP header on") \
 	X(syns, "TCP SYNs sent to the backend")
 
@@ -40,13 +40,13 @@ struct hg_backend_counters {
 HG_ASSERT_LAYOUT(struct hg_backend_counters, 64);
 
 /* --- kernel tier: verdicts per CPU (map `xdp_verdicts`), index = cpu ---------------------------- */
-#define HG_VERDICTS(X)                                                    \
-	X(PASS_NOT_IP, "not IP: to the kernel, untouched")                \
-	X(PASS_NOT_OURS, "no service: to the kernel, untouched")          \
-	X(PASS_LOCAL, "service of the L7 tier: to the kernel's TCP")      \
-	X(TX, "sent back out of the interface it came from")              \
-	X(REDIRECT, "sent out of another interface")                      \
-	X(DROP, "dropped, see the reasons")                               \
+#define HG_VERDICTS(X)                                               \
+	X(PASS_NOT_IP, "not IP: to the kernel, untouched")           \
+	X(PASS_NOT_OURS, "no service: to the kernel, untouched")     \
+	X(PASS_LOCAL, "service of the L7 tier: to the kernel's TCP") \
+	X(TX, "sent back out of the interface it came from")         \
+	X(REDIRECT, "sent out of another interface")                 \
+	X(DROP, "dropped, see the reasons")                          \
 	X(DECAP, "decapsulated and handed to the kernel (agent)")
 
 enum hg_verdict {
@@ -89,63 +89,64 @@ _Static_assert(HG_VERDICT_COUNT <= 8 && HG_DROP_COUNT <= 32, "grow hg_verdict_co
  * row per frontend or listen section, `stats_backends` one per server and one per backend section
  * (kind says which). u64 throughout; *_ms are sums of milliseconds.
  */
-#define HG_L7_COUNTERS(X)                                                 \
+#define HG_L7_COUNTERS(X)                                                                     \
 	X(sessions, "sessions (connections for a frontend, streams for a backend or server)") \
-	X(requests, "HTTP requests")                                      \
-	X(bytes_in, "bytes from the client side")                         \
-	X(bytes_out, "bytes to the client side")                          \
-	X(req_denied, "requests denied by a rule")                        \
-	X(rsp_denied, "responses denied by a rule")                       \
-	X(req_errors, "request errors: bad requests, client gone or silent before the request was whole") \
-	X(conn_errors, "connections to a server that failed")             \
-	X(rsp_errors, "response errors: server gone, silent or not speaking HTTP") \
-	X(retries, "connection retries")                                  \
-	X(redispatches, "requests moved to another server")               \
-	X(hrsp_1xx, "1xx responses")                                      \
-	X(hrsp_2xx, "2xx responses")                                      \
-	X(hrsp_3xx, "3xx responses")                                      \
-	X(hrsp_4xx, "4xx responses")                                      \
-	X(hrsp_5xx, "5xx responses")                                      \
-	X(hrsp_other, "other responses")                                  \
-	X(cli_aborts, "transfers ended by the client")                    \
-	X(srv_aborts, "transfers ended by the server")                    \
-	X(connects, "connections tried to a server")                      \
-	X(reuses, "requests sent on an idle connection")                  \
-	X(picked, "times the load balancer chose it")                     \
-	X(intercepted, "requests answered by the load balancer itself")   \
-	X(conn_denied, "connections denied")                              \
-	X(sess_denied, "sessions denied")                                 \
-	X(internal_errors, "internal errors")                             \
-	X(failed_rewrites, "header rewrites that failed")                 \
-	X(ssl_sessions, "TLS handshakes completed")                       \
-	X(ssl_reused, "of those, resumed")                                \
-	X(ssl_failed, "TLS handshakes failed")                            \
-	X(qtime_ms, "time in queue")                                      \
-	X(ctime_ms, "time to connect")                                    \
-	X(rtime_ms, "time to the response headers")                       \
-	X(ttime_ms, "total time")                                         \
-	X(queued, "requests that had to wait in a queue")                 \
-	X(comp_in, "bytes given to compression")                          \
-	X(comp_out, "bytes compression gave back")                        \
-	X(comp_bypassed, "bytes that went round compression")             \
-	X(comp_responses, "responses compressed")                         \
-	X(h2_sessions, "HTTP/2 connections")                              \
+	X(requests, "HTTP requests")                                                          \
+	X(bytes_in, "bytes from the client side")                                             \
+	X(bytes_out, "bytes to the client side")                                              \
+	X(req_denied, "requests denied by a rule")                                            \
+	X(rsp_denied, "responses denied by a rule")                                           \
+	X(req_errors,                                                                         \
+	  "request errors: bad requests, client gone or silent before the request was whole") \
+	X(conn_errors, "connections to a server that failed")                                 \
+	X(rsp_errors, "response errors: server gone, silent or not speaking HTTP")            \
+	X(retries, "connection retries")                                                      \
+	X(redispatches, "requests moved to another server")                                   \
+	X(hrsp_1xx, "1xx responses")                                                          \
+	X(hrsp_2xx, "2xx responses")                                                          \
+	X(hrsp_3xx, "3xx responses")                                                          \
+	X(hrsp_4xx, "4xx responses")                                                          \
+	X(hrsp_5xx, "5xx responses")                                                          \
+	X(hrsp_other, "other responses")                                                      \
+	X(cli_aborts, "transfers ended by the client")                                        \
+	X(srv_aborts, "transfers ended by the server")                                        \
+	X(connects, "connections tried to a server")                                          \
+	X(reuses, "requests sent on an idle connection")                                      \
+	X(picked, "times the load balancer chose it")                                         \
+	X(intercepted, "requests answered by the load balancer itself")                       \
+	X(conn_denied, "connections denied")                                                  \
+	X(sess_denied, "sessions denied")                                                     \
+	X(internal_errors, "internal errors")                                                 \
+	X(failed_rewrites, "header rewrites that failed")                                     \
+	X(ssl_sessions, "TLS handshakes completed")                                           \
+	X(ssl_reused, "of those, resumed")                                                    \
+	X(ssl_failed, "TLS handshakes failed")                                                \
+	X(qtime_ms, "time in queue")                                                          \
+	X(ctime_ms, "time to connect")                                                        \
+	X(rtime_ms, "time to the response headers")                                           \
+	X(ttime_ms, "total time")                                                             \
+	X(queued, "requests that had to wait in a queue")                                     \
+	X(comp_in, "bytes given to compression")                                              \
+	X(comp_out, "bytes compression gave back")                                            \
+	X(comp_bypassed, "bytes that went round compression")                                 \
+	X(comp_responses, "responses compressed")                                             \
+	X(h2_sessions, "HTTP/2 connections")                                                  \
 	X(h2_requests, "HTTP/2 requests")
 
 /* Gauges: the worker's share of a level, signed differences added by one writer. */
-#define HG_L7_GAUGES(X)                                                   \
-	X(cur_sessions, "sessions now")                                   \
-	X(cur_queue, "requests in the queue now")                         \
-	X(idle_conns, "idle connections to the server now")               \
+#define HG_L7_GAUGES(X)                                     \
+	X(cur_sessions, "sessions now")                     \
+	X(cur_queue, "requests in the queue now")           \
+	X(idle_conns, "idle connections to the server now") \
 	X(used_conns, "connections to the server in use now")
 
 /* Maxima of one worker; the sum over workers is an upper bound, which is what is shown. */
-#define HG_L7_MAXIMA(X)                                                   \
-	X(max_sessions, "most sessions at once")                          \
-	X(max_queue, "most queued at once")                               \
-	X(max_qtime_ms, "longest time in queue")                          \
-	X(max_ctime_ms, "longest time to connect")                        \
-	X(max_rtime_ms, "longest time to the response headers")           \
+#define HG_L7_MAXIMA(X)                                         \
+	X(max_sessions, "most sessions at once")                \
+	X(max_queue, "most queued at once")                     \
+	X(max_qtime_ms, "longest time in queue")                \
+	X(max_ctime_ms, "longest time to connect")              \
+	X(max_rtime_ms, "longest time to the response headers") \
 	X(max_ttime_ms, "longest total time")
 
 struct hg_l7_counters {
@@ -172,17 +173,17 @@ enum hg_l7_kind {
 };
 
 /* --- L7 tier: per worker (map `stats_workers`), index = worker ----------------------------------- */
-#define HG_WORKER_COUNTERS(X)                                             \
-	X(connections, "connections accepted")                            \
-	X(requests, "requests and TCP sessions")                          \
-	X(iterations, "loop iterations")                                  \
-	X(events, "events handled")                                       \
-	X(busy_ns, "time awake")                                          \
-	X(idle_ns, "time asleep")                                         \
-	X(accept_errors, "accept() failures other than would-block")      \
-	X(accept_paused, "times accepting stopped at a limit")            \
-	X(alloc_failures, "allocations that failed")                      \
-	X(log_dropped, "log lines lost")                                  \
+#define HG_WORKER_COUNTERS(X)                                        \
+	X(connections, "connections accepted")                       \
+	X(requests, "requests and TCP sessions")                     \
+	X(iterations, "loop iterations")                             \
+	X(events, "events handled")                                  \
+	X(busy_ns, "time awake")                                     \
+	X(idle_ns, "time asleep")                                    \
+	X(accept_errors, "accept() failures other than would-block") \
+	X(accept_paused, "times accepting stopped at a limit")       \
+	X(alloc_failures, "allocations that failed")                 \
+	X(log_dropped, "log lines lost")                             \
 	X(bytes_out, "bytes to clients")
 
 struct hg_worker_counters {

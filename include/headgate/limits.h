@@ -12,10 +12,11 @@
 #define HG_MAX_SERVICES 16384 /* ids 0..16383 */
 /* Service table: open addressing, two generations; 2 x 32768 x 64 B = 4 MiB at most. */
 #define HG_SERVICE_BUCKETS_MAX 32768
-#define HG_SERVICE_PROBES 8 /* longest probe sequence; the writer grows the table rather than exceed it */
+#define HG_SERVICE_PROBES \
+	8 /* longest probe sequence; the writer grows the table rather than exceed it */
 /* Maglev slots are kept in blocks of one cache line. */
 #define HG_SLOTS_PER_BLOCK 16
-#define HG_MAX_CPUS 256
+#define HG_MAX_CPUS	   256
 
 /*
  * Load-time constants, `.rodata` of xdp_lb, symbol `ro` (skel->rodata->ro). The maps must be sized
@@ -60,7 +61,7 @@ struct hg_decap_addr {
 };
 HG_ASSERT_LAYOUT(struct hg_decap_addr, 8);
 
-#define HG_GUE_PORT 6080 /* IANA; draft-ietf-intarea-gue */
+#define HG_GUE_PORT	   6080 /* IANA; draft-ietf-intarea-gue */
 #define HG_MAX_DECAP_ADDRS 256
 
 /* The one element of map `meta`. */

@@ -25,12 +25,12 @@ struct hg_service_key {
 HG_ASSERT_LAYOUT(struct hg_service_key, 20);
 
 /* How packets of the service travel on. */
-#define HG_SERVICE_MODES(X)                                           \
-	X(EMPTY, "empty", "the bucket is free")                       \
-	X(LOCAL, "local", "terminated on this host by the L7 tier")   \
-	X(IPIP, "ipip", "IP in IP to the backend")                    \
-	X(GUE, "gue", "generic UDP encapsulation to the backend")     \
-	X(L2, "l2", "direct routing: destination MAC rewritten")      \
+#define HG_SERVICE_MODES(X)                                         \
+	X(EMPTY, "empty", "the bucket is free")                     \
+	X(LOCAL, "local", "terminated on this host by the L7 tier") \
+	X(IPIP, "ipip", "IP in IP to the backend")                  \
+	X(GUE, "gue", "generic UDP encapsulation to the backend")   \
+	X(L2, "l2", "direct routing: destination MAC rewritten")    \
 	X(NAT, "nat", "full NAT, both directions")
 
 enum hg_mode {
@@ -63,9 +63,9 @@ struct hg_slot_block {
 } __attribute__((aligned(8)));
 HG_ASSERT_LAYOUT(struct hg_slot_block, 64);
 
-#define HG_SLOT_TRACKED 0x80000000u
-#define HG_SLOT_CURRENT(w) ((w) & 0xffffu)
-#define HG_SLOT_BASE(w) (((w) >> 16) & 0x7fffu)
+#define HG_SLOT_TRACKED		    0x80000000u
+#define HG_SLOT_CURRENT(w)	    ((w) & 0xffffu)
+#define HG_SLOT_BASE(w)		    (((w) >> 16) & 0x7fffu)
 #define HG_SLOT_MAKE(base, current) (((__u32)(base) << 16) | (__u32)(current))
 
 /* 64-bit mixer: two multiplications, no table; the same in kernel and userspace. */

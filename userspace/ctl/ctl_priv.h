@@ -23,6 +23,8 @@ enum ctl_phase {
 
 struct health; /* health.c */
 struct admin; /* admin.c */
+struct metrics; /* metrics.c */
+struct quiesce; /* quiesce.c */
 
 struct ctl {
 	const struct ctl_options *opts;
@@ -51,8 +53,14 @@ struct ctl {
 
 	struct health *health;
 	struct admin *admin;
+	struct metrics *metrics;
+	struct quiesce *quiesce;
 	struct timer hard_stop;
+	bool is_attached_here; /* we loaded and pinned: a failed start takes it away again */
+	char *bpffs; /* of the configuration we started with; NULL: the usual place */
+	int ready_fd; /* -D: tells the waiting parent that we run; -1 */
 	uint64_t start_wall_ns, start_mono_ns;
+	uint32_t boot_ms; /* from the start of the process to READY */
 	char *startup_log; /* text of findings while loading, for `show startup-logs` */
 };
 
@@ -63,10 +71,31 @@ HG_WUR int ctl_build_snapshot(struct ctl *ctl, struct conf *conf, struct proxy_s
 HG_WUR int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err);
 /* reload.c: the whole of SIGHUP / `reload`; a failure changes nothing. Findings go to `out`. */
 HG_WUR int ctl_reload(struct ctl *ctl, FILE *out);
+void ctl_apply_log_settings(struct ctl *ctl); /* tag, host, targets of the current configuration */
 void ctl_soft_stop(struct ctl *ctl);
 void ctl_hard_stop(struct ctl *ctl);
 /* After any change of a server's state: table, queues, datapath (deferred), log lines. */
 void ctl_server_changed(struct ctl *ctl, struct server *s);
+
+/* quiesce.c: calls `call` on control after every worker passed a loop iteration. */
+HG_WUR int quiesce_create(struct ctl *ctl, struct quiesce **ret_q);
+void quiesce_destroy(struct quiesce *q); /* calls what is left: workers are gone */
+void quiesce_after(struct lb_registry *r, void (*call)(void *arg),
+		   void *arg); /* registry.after_quiescence */
+
+/* start.c: the steps of start-up that have to do with the operating system. */
+HG_WUR int start_limits(struct ctl *ctl, const struct conf *conf, struct err *err);
+HG_WUR int start_datapath(struct ctl *ctl, const struct conf *conf, struct err *err);
+HG_WUR int start_attach(struct ctl *ctl, const struct conf *conf, struct err *err);
+HG_WUR int start_background(struct ctl *ctl, const struct conf *conf, struct err *err);
+HG_WUR int start_identity(struct ctl *ctl, const struct conf *conf, struct err *err);
+void start_ready(struct ctl *ctl); /* READY=1, and the parent of -D may go */
+void stop_datapath(struct ctl *ctl, bool is_failed_start);
+
+/* metrics.c: rates and maxima that need a clock, once a second. */
+HG_WUR int metrics_create(struct ctl *ctl, struct metrics **ret_m);
+void metrics_destroy(struct metrics *m);
+void metrics_tick(struct metrics *m);
 
 /* health.c */
 HG_WUR int health_create(struct ctl *ctl, struct health **ret_health);
@@ -76,6 +105,11 @@ HG_WUR int health_configure(struct health *h, const struct proxy_snapshot *snap)
 /* CLI: set server … health, enable/disable health. */
 void health_set_enabled(struct health *h, struct server *s, bool on);
 void health_force(struct health *h, struct server *s, bool up);
+void health_force_stopping(struct health *h, struct server *s);
+/* Maintenance began or ended by the CLI: log line, checks stop or start over. */
+void health_admin_changed(struct health *h, struct server *s);
+/* Once a second: slowstart, agents' ageing. */
+void health_tick(struct health *h);
 
 /* admin.c: runtime API. */
 HG_WUR int admin_create(struct ctl *ctl, struct admin **ret_admin);

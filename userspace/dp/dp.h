@@ -34,6 +34,7 @@ struct dp_opts {
 	uint32_t n_services, n_backends; /* room wanted, rounded up by us with some to spare */
 	uint32_t n_slots; /* Maglev slots of all services together, before doubling */
 	uint32_t n_l7_services, n_l7_backends;
+	bool stats_only; /* no kernel tier wanted: statistics maps alone */
 	bool adopt_only; /* fail with -ENOENT when nothing is pinned */
 	void (*notice)(void *ctx, const char *text); /* remarks for the operator; may be NULL */
 	void *ctx;
@@ -51,6 +52,7 @@ HG_WUR int dp_open(const struct dp_opts *o, struct dp **ret_dp, struct err *err)
 /* Lets go; pins, programs and attachments stay. NULL is ignored. */
 void dp_close(struct dp *dp);
 bool dp_is_adopted(const struct dp *dp);
+bool dp_has_kernel_tier(const struct dp *dp); /* not stats_only */
 
 /* Attaches to an interface, or replaces our older program on it without a gap. -ENODEV, -EBUSY (somebody else's program), … */
 HG_WUR int dp_attach(struct dp *dp, const char *ifname, enum dp_attach_mode mode, bool is_exclusive,

@@ -39,7 +39,10 @@ struct proxy_snapshot {
 	unsigned n_binds;
 	struct tls_client ***tls; /* [proxy->index][server->pos_in_backend]; NULL: clear */
 	struct cert_store *certs;
+	void *owner; /* control's own */
 };
+
+struct worker;
 
 /* State of the whole process that workers share: written reasons in docs/THREADS.md. */
 struct proxy_shared {
@@ -48,9 +51,10 @@ struct proxy_shared {
 	_Atomic uint32_t n_paused; /* listeners waiting for a connection to end */
 	_Atomic uint64_t req_counter; /* %rt, taken in batches */
 	_Atomic bool is_stopping; /* soft stop: no keep-alive */
+	/* Set by worker_start(); zero the struct before. How queues and paused listeners reach other workers. */
+	struct lb_waker waker;
+	_Atomic(struct worker *) workers[LB_MAX_WORKERS];
 };
-
-struct worker;
 
 struct worker_opts {
 	unsigned index, n_workers;
@@ -61,12 +65,14 @@ struct worker_opts {
 	/* Mailbox of the control thread, for "done with generation" and answers. */
 	struct mailbox *control;
 	void (*on_snapshot_done)(struct snapshot *s); /* runs on control */
+	void *owner; /* control's own, see worker_owner() */
 };
 
 /* Starts the thread; it adopts the hub's current snapshot and listens. Control. 0 or -errno. */
 HG_WUR int worker_start(const struct worker_opts *o, struct worker **ret_worker);
 struct mailbox *worker_mailbox(struct worker *w);
 unsigned worker_index(const struct worker *w);
+void *worker_owner(const struct worker *w);
 const struct loop_stats *worker_loop_stats(const struct worker *w); /* racy reads, for display */
 
 /* Control asks; each is a mail to the worker. */

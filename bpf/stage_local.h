@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Stage local: a service of this host's L7 tier is counted and goes to the kernel's TCP as it is,
+ * fragments and faulty packets too: the kernel judges and reassembles. For all others this is where
+ * the faults that parsing found are turned into drops.
+ */
+#ifndef HG_BPF_STAGE_LOCAL_H
+#define HG_BPF_STAGE_LOCAL_H
+
+#include "bpf/maps.h"
+
+INLINE bool stage_local(struct pkt *p)
+{
+	if (p->svc->mode == HG_MODE_LOCAL)
+		return pkt_end(p, HG_VERDICT_PASS_LOCAL);
+	if (likely(!(p->odd & (ODD_DEFECT | ODD_FRAGMENT))))
+		return true;
+	/*
+	 * Later fragments have no ports, so the backend of the first one cannot be found from them;
+	 * sending on the first alone would only fill the backend's reassembly queue.
+	 */
+	return pkt_drop(p, p->odd & ODD_DEFECT ? p->odd & ODD_DEFECT : HG_DROP_FRAGMENT);
+}
+
+#endif

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Loads the balancer with small maps and gives the tests typed access to them.
+ */
+#include "packet/run.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+
+#include <cmocka.h>
+
+#include "xdp_lb.skel.h"
+
+#define LB_SERVICES 64
+#define LB_BACKENDS 256
+#define LB_BLOCKS   8192
+
+static size_t page_round(size_t n)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (n + page - 1) / page * page;
+}
+
+void *map_mmap(const struct bpf_map *map, size_t bytes)
+{
+	void *p = mmap(NULL, page_round(bytes), PROT_READ | PROT_WRITE, MAP_SHARED,
+		       bpf_map__fd(map), 0);
+
+	if (p == MAP_FAILED)
+		fail_msg("mmap of map %s: %s", bpf_map__name(map), strerror(errno));
+	return p;
+}
+
+void map_resize(struct bpf_map *map, uint32_t entries)
+{
+	int rc = bpf_map__set_max_entries(map, entries);
+
+	if (rc)
+		fail_msg("resize of map %s: %s", bpf_map__name(map), strerror(-rc));
+}
+
+void lb_load(struct lb *lb)
+{
+	struct xdp_lb_bpf *skel = xdp_lb_bpf__open();
+	unsigned cpus = (unsigned)libbpf_num_possible_cpus();
+	int rc;
+
+	memset(lb, 0, sizeof(*lb));
+	assert_non_null(skel);
+	skel->rodata->ro = (struct hg_rodata){
+		.n_cpus = cpus,
+		.service_mask = LB_BUCKETS - 1,
+		.hash_seed = LB_SEED,
+		.max_services = LB_SERVICES,
+		.max_backends = LB_BACKENDS,
+	};
+	map_resize(skel->maps.services, 2 * LB_BUCKETS);
+	map_resize(skel->maps.slots, LB_BLOCKS);
+	map_resize(skel->maps.backends, LB_BACKENDS);
+	map_resize(skel->maps.xdp_services, LB_SERVICES * cpus);
+	map_resize(skel->maps.xdp_backends, LB_BACKENDS * cpus);
+	map_resize(skel->maps.xdp_verdicts, cpus);
+	rc = xdp_lb_bpf__load(skel);
+	if (rc)
+		fail_msg("xdp_lb does not load: %s", strerror(-rc));
+	lb->skel = skel;
+	lb->n_cpus = cpus;
+	lb->prog = bpf_program__fd(skel->progs.xdp_lb);
+	lb->control = map_mmap(skel->maps.control, sizeof(*lb->control));
+	lb->services = map_mmap(skel->maps.services, sizeof(*lb->services) * 2 * LB_BUCKETS);
+	lb->slots = map_mmap(skel->maps.slots, sizeof(*lb->slots) * LB_BLOCKS);
+	lb->backends = map_mmap(skel->maps.backends, sizeof(*lb->backends) * LB_BACKENDS);
+	lb->svc_counters = map_mmap(skel->maps.xdp_services,
+				    sizeof(*lb->svc_counters) * LB_SERVICES * cpus);
+	lb->be_counters = map_mmap(skel->maps.xdp_backends,
+				   sizeof(*lb->be_counters) * LB_BACKENDS * cpus);
+	lb->verdicts = map_mmap(skel->maps.xdp_verdicts, sizeof(*lb->verdicts) * cpus);
+}
+
+void lb_clear(struct lb *lb)
+{
+	memset(lb->control, 0, sizeof(*lb->control));
+	memset(lb->services, 0, sizeof(*lb->services) * 2 * LB_BUCKETS);
+	memset(lb->slots, 0, sizeof(*lb->slots) * LB_BLOCKS);
+	memset(lb->backends, 0, sizeof(*lb->backends) * LB_BACKENDS);
+	memset(lb->svc_counters, 0, sizeof(*lb->svc_counters) * LB_SERVICES * lb->n_cpus);
+	memset(lb->be_counters, 0, sizeof(*lb->be_counters) * LB_BACKENDS * lb->n_cpus);
+	memset(lb->verdicts, 0, sizeof(*lb->verdicts) * lb->n_cpus);
+	lb->next_block = 0;
+}
+
+void lb_unload(struct lb *lb)
+{
+	unsigned cpus = lb->n_cpus;
+
+	if (!lb->skel)
+		return;
+	munmap(lb->control, page_round(sizeof(*lb->control)));
+	munmap(lb->services, page_round(sizeof(*lb->services) * 2 * LB_BUCKETS));
+	munmap(lb->slots, page_round(sizeof(*lb->slots) * LB_BLOCKS));
+	munmap(lb->backends, page_round(sizeof(*lb->backends) * LB_BACKENDS));
+	munmap(lb->svc_counters, page_round(sizeof(*lb->svc_counters) * LB_SERVICES * cpus));
+	munmap(lb->be_counters, page_round(sizeof(*lb->be_counters) * LB_BACKENDS * cpus));
+	munmap(lb->verdicts, page_round(sizeof(*lb->verdicts) * cpus));
+	xdp_lb_bpf__destroy(lb->skel);
+	lb->skel = NULL;
+}
+
+void addr_of(__be32 out[4], const char *text)
+{
+	if (strchr(text, ':')) {
+		assert_int_equal(inet_pton(AF_INET6, text, out), 1);
+		return;
+	}
+	out[0] = out[1] = 0;
+	out[2] = htonl(0xffff);
+	assert_int_equal(inet_pton(AF_INET, text, &out[3]), 1);
+}
+
+void mac_of(uint8_t out[6], const char *text)
+{
+	unsigned m[6];
+
+	assert_int_equal(
+		sscanf(text, "%x:%x:%x:%x:%x:%x", &m[0], &m[1], &m[2], &m[3], &m[4], &m[5]), 6);
+	for (int i = 0; i < 6; i++)
+		out[i] = (uint8_t)m[i];
+}
+
+void lb_backend(struct lb *lb, const struct backend_args *args)
+{
+	struct hg_backend b = { .ifindex = args->ifindex ? args->ifindex : IFINDEX_IN,
+				.mtu = args->mtu ? args->mtu : 1500,
+				.id = args->id };
+
+	assert_in_range(args->id, 1, LB_BACKENDS - 1);
+	addr_of(b.addr, args->addr);
+	addr_of(b.outer_src, args->src);
+	b.entropy_mask = htonl(args->entropy_mask);
+	b.flags = HG_BE_ALIVE | (args->invalid ? 0 : HG_BE_VALID);
+	if (strchr(args->addr, ':'))
+		b.flags |= HG_BE_OUTER_V6;
+	mac_of(b.src_mac, EGRESS_MAC);
+	if (!args->no_neigh) {
+		mac_of(b.neigh.mac, args->mac ? args->mac : BACKEND_MAC);
+		b.neigh.state = HG_NEIGH_OK;
+	}
+	hg_backend_seal(&b);
+	lb->backends[args->id] = b;
+}
+
+void lb_service(struct lb *lb, const struct service_args *args)
+{
+	struct hg_service s = { .mode = args->mode ? args->mode : HG_MODE_IPIP,
+				.flags = args->flags,
+				.id = args->id,
+				.slots = args->slots,
+				.slots_block = lb->next_block };
+	uint32_t bucket, base = args->generation * LB_BUCKETS;
+
+	addr_of(s.key.addr, args->addr);
+	s.key.port = htons(args->port);
+	s.key.proto = args->proto == ANY_PROTO ? 0 : args->proto ? args->proto : IPPROTO_TCP;
+	for (uint32_t i = 0; i < args->slots && args->n; i++) {
+		uint16_t id = args->backends[i % args->n];
+
+		lb->slots[lb->next_block + i / 16].slot[i % 16] = HG_SLOT_MAKE(id & 0x7fff, id);
+	}
+	lb->next_block += (args->slots + 15) / 16;
+	assert_in_range(lb->next_block, 0, LB_BLOCKS);
+	if (!args->port)
+		lb->control->generation_flags[args->generation] |= HG_CTL_ANY_PORT;
+	for (uint32_t i = 0; i < HG_SERVICE_PROBES; i++) {
+		bucket = base + ((hg_service_hash(&s.key) + i) & (LB_BUCKETS - 1));
+		if (lb->services[bucket].mode == HG_MODE_EMPTY) {
+			lb->services[bucket] = s;
+			return;
+		}
+	}
+	fail_msg("service table of the test is full");
+}
+
+int prog_run(int prog, const struct pktbuf *in, struct pktbuf *out)
+{
+	uint8_t buf[4096];
+	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = in->data, .data_size_in = (__u32)in->len,
+		    .data_out = buf, .data_size_out = sizeof(buf), .repeat = 1);
+	int rc = bpf_prog_test_run_opts(prog, &o);
+
+	if (rc)
+		fail_msg("test run of %zu bytes: %s", in->len, strerror(-rc));
+	if (out) {
+		assert_in_range(o.data_size_out, 0, PKT_MAX);
+		out->len = o.data_size_out;
+		memcpy(out->data, buf, out->len);
+	}
+	return (int)o.retval;
+}
+
+static const char *action_name(int action)
+{
+	static const char *const names[] = { "ABORTED", "DROP", "PASS", "TX", "REDIRECT" };
+
+	return action >= 0 && action <= 4 ? names[action] : "?";
+}
+
+void expect_run(int prog, const struct pktbuf *in, int action, const struct pktbuf *want,
+		const char *file, int line)
+{
+	struct pktbuf out;
+	int got = prog_run(prog, in, &out);
+
+	if (got != action)
+		fail_msg("%s:%d: action %s, wanted %s", file, line, action_name(got),
+			 action_name(action));
+	if (!want || action == XDP_DROP)
+		return;
+	if (out.len != want->len || memcmp(out.data, want->data, want->len)) {
+		pkt_diff(want->data, want->len, out.data, out.len);
+		fail_msg("%s:%d: frames differ", file, line);
+	}
+}
+
+void expect_drop(struct lb *lb, const struct pktbuf *in, enum hg_drop reason, const char *file,
+		 int line)
+{
+	uint64_t before = lb_drops(lb, reason), all = lb_verdicts(lb, HG_VERDICT_DROP);
+
+	expect_run(lb->prog, in, XDP_DROP, NULL, file, line);
+	if (lb_drops(lb, reason) != before + 1 || lb_verdicts(lb, HG_VERDICT_DROP) != all + 1)
+		fail_msg("%s:%d: dropped, but not counted as reason %d", file, line, reason);
+}
+
+uint64_t lb_drops(const struct lb *lb, enum hg_drop reason)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < lb->n_cpus; i++)
+		sum += lb->verdicts[i].drop[reason];
+	return sum;
+}
+
+uint64_t lb_verdicts(const struct lb *lb, enum hg_verdict verdict)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < lb->n_cpus; i++)
+		sum += lb->verdicts[i].verdict[verdict];
+	return sum;
+}
+
+struct hg_service_counters lb_service_counters(const struct lb *lb, uint32_t id)
+{
+	struct hg_service_counters sum = { 0 };
+
+	for (unsigned i = 0; i < lb->n_cpus; i++) {
+		const struct hg_service_counters *c = &lb->svc_counters[id * lb->n_cpus + i];
+#define X(name, help) sum.name += c->name;
+		HG_SERVICE_COUNTERS(X)
+#undef X
+	}
+	return sum;
+}
+
+struct hg_backend_counters lb_backend_counters(const struct lb *lb, uint32_t id)
+{
+	struct hg_backend_counters sum = { 0 };
+
+	for (unsigned i = 0; i < lb->n_cpus; i++) {
+		const struct hg_backend_counters *c = &lb->be_counters[id * lb->n_cpus + i];
+#define X(name, help) sum.name += c->name;
+		HG_BACKEND_COUNTERS(X)
+#undef X
+	}
+	return sum;
+}
+
+uint64_t rnd(uint64_t *state)
+{
+	uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}

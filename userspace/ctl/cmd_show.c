@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Commands that only read: process, configuration, servers. Statistics are in cmd_stat.c. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "ctl/cmd.h"
+#include "ctl/cmd_rows.h"
+#include "ctl/metrics.h"
+#include "ctl/version.h"
+
+extern char **environ;
+
+int cmd_show_version(struct cmd *c)
+{
+	cmd_say(c, "%s", CTL_HAPROXY_VERSION);
+	return 0;
+}
+
+int cmd_show_env(struct cmd *c)
+{
+	const char *want = cmd_arg(c, 0);
+	size_t len = want ? strlen(want) : 0;
+	bool found = false;
+
+	for (char **e = environ; *e; e++) {
+		if (want && (strncmp(*e, want, len) != 0 || (*e)[len] != '='))
+			continue;
+		fprintf(c->out, "%s\n", *e);
+		found = true;
+	}
+	if (want && !found)
+		cmd_say(c, "Variable not found");
+	return 0;
+}
+
+int cmd_show_startup_logs(struct cmd *c)
+{
+	fputs(c->ctl->startup_log && *c->ctl->startup_log ? c->ctl->startup_log : "", c->out);
+	return 0;
+}
+
+int cmd_show_cli_sockets(struct cmd *c)
+{
+	fputs("# socket lvl processes\n", c->out);
+	admin_list_sockets(c->ctl->admin, c->out);
+	return 0;
+}
+
+int cmd_show_backend(struct cmd *c)
+{
+	struct list *l;
+
+	fputs("# name\n", c->out);
+	list_for_each(l, &c->ctl->current->conf->proxies) {
+		const struct conf_proxy *px = list_entry(l, struct conf_proxy, link);
+
+		if (px->caps & CONF_CAP_BACKEND)
+			fprintf(c->out, "%s\n", px->name);
+	}
+	return 0;
+}
+
+int cmd_show_snapshots(struct cmd *c)
+{
+	struct snapshot *alive[SNAPSHOT_GENERATIONS];
+	unsigned n = snapshot_list(&c->ctl->hub, alive);
+
+	fputs("# generation current workers_left\n", c->out);
+	for (unsigned i = 0; i < n; i++)
+		fprintf(c->out, "%" PRIu64 " %s %u\n", alive[i]->generation,
+			alive[i] == &c->ctl->current->snap ? "yes" : "no", alive[i]->waiting);
+	return 0;
+}
+
+int cmd_show_activity(struct cmd *c)
+{
+	const struct ctl *ctl = c->ctl;
+
+	fputs("# worker iterations events timers deferred busy_ms idle_ms conns requests "
+	      "accept_errors"
+	      " accept_paused\n",
+	      c->out);
+	for (unsigned i = 0; i < ctl->n_workers; i++) {
+		const struct loop_stats *ls = worker_loop_stats(ctl->workers[i]);
+		const struct hg_worker_counters *w = &ctl->worker_counters[i];
+
+		fprintf(c->out,
+			"%u %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
+			" %lld %llu %llu %llu\n",
+			i, ls->iterations, ls->events, ls->timers, ls->deferred,
+			ls->busy_ns / 1000000, ls->idle_ns / 1000000, (long long)w->cur_conns,
+			(unsigned long long)w->requests, (unsigned long long)w->accept_errors,
+			(unsigned long long)w->accept_paused);
+	}
+	return 0;
+}
+
+/* --- show servers state ---------------------------------------------------------------------------- */
+
+/* Numbers as in srv_check_result. */
+static unsigned check_result(const struct server *s, const struct conf_server *cs)
+{
+	if (!cs->has_check || s->check.status <= CHECK_STATUS_START)
+		return 0;
+	if (s->check.status == CHECK_STATUS_L7OKC)
+		return 4;
+	return s->check.status == CHECK_STATUS_L4OK || s->check.status == CHECK_STATUS_L6OK ||
+			       s->check.status == CHECK_STATUS_L7OK
+		       ? 3
+		       : 2;
+}
+
+static void show_server_state(FILE *out, const struct conf_proxy *px, const struct conf_server *cs,
+			      const struct server *s)
+{
+	char ip[ADDR_TEXT_MAX] = "-";
+	uint64_t changed = s->check.last_change_s;
+	unsigned check_state = cs->has_check ? 2u | (s->check.is_enabled ? 4u : 0) |
+						       (s->check.is_running ? 1u : 0)
+					     : 0;
+
+	if (s->addr.sa.sa_family)
+		addr_format_ip(&s->addr, ip, sizeof(ip));
+	fprintf(out,
+		"%u %s %u %s %s %u %u %u %u %" PRIu64 " %u %u %u %u %u 0 0 %s %u - %d %u - - 0\n",
+		px->id, px->name, s->id, s->name, ip, atomic_load(&s->op), atomic_load(&s->admin),
+		atomic_load(&s->uweight), atomic_load(&s->iweight),
+		changed ? (uint64_t)time(NULL) - changed : 0, s->check.status, check_result(s, cs),
+		s->check.health, check_state, cs->has_agent ? 0x12u : 0,
+		cs->ep.kind == ENDPOINT_NAME ? cs->text : "-", addr_port(&s->addr),
+		cs->is_ssl ? 1 : 0, cs->check_port);
+}
+
+/* Both forms walk the same servers; NULL `name`: all backends. */
+static int each_server(struct cmd *c, const char *name,
+		       void (*fn)(FILE *out, const struct conf_proxy *px,
+				  const struct conf_server *cs, const struct server *s))
+{
+	bool found = !name;
+	struct list *p, *l;
+
+	list_for_each(p, &c->ctl->current->conf->proxies) {
+		const struct conf_proxy *px = list_entry(p, struct conf_proxy, link);
+
+		if (!(px->caps & CONF_CAP_BACKEND) || (name && strcmp(name, px->name) != 0))
+			continue;
+		found = true;
+		list_for_each(l, &px->servers) {
+			const struct conf_server *cs = list_entry(l, struct conf_server, link);
+
+			fn(c->out, px, cs,
+			   c->ctl->current->backends[px->index]->servers[cs->pos_in_backend]);
+		}
+	}
+	return found ? 0 : -1;
+}
+
+int cmd_show_servers_state(struct cmd *c)
+{
+	const char *name = cmd_arg(c, 0);
+
+	if (name &&
+	    !conf_find_proxy(c->ctl->current->conf, str_from_cstr(name), CONF_CAP_BACKEND)) {
+		cmd_say(c, "Can't find backend.");
+		return 0;
+	}
+	fputs("1\n# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state "
+	      "srv_uweight srv_iweight"
+	      " srv_time_since_last_change srv_check_status srv_check_result srv_check_health "
+	      "srv_check_state"
+	      " srv_agent_state bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord "
+	      "srv_use_ssl"
+	      " srv_check_port srv_check_addr srv_agent_addr srv_agent_port\n",
+	      c->out);
+	(void)each_server(c, name, show_server_state);
+	return 0;
+}
+
+static void show_server_conn(FILE *out, const struct conf_proxy *px, const struct conf_server *cs,
+			     const struct server *s)
+{
+	char ip[ADDR_TEXT_MAX] = "-";
+
+	if (s->addr.sa.sa_family)
+		addr_format_ip(&s->addr, ip, sizeof(ip));
+	fprintf(out, "%s/%s %u/%u %s %u - %u %u\n", px->name, s->name, px->id, s->id, ip,
+		addr_port(&s->addr), atomic_load(&s->cur), atomic_load(&s->max_cur));
+}
+
+int cmd_show_servers_conn(struct cmd *c)
+{
+	const char *name = cmd_arg(c, 0);
+
+	if (name &&
+	    !conf_find_proxy(c->ctl->current->conf, str_from_cstr(name), CONF_CAP_BACKEND)) {
+		cmd_say(c, "Can't find backend.");
+		return 0;
+	}
+	fputs("# bkname/svname bkid/svid addr port - used_cur used_max\n", c->out);
+	(void)each_server(c, name, show_server_conn);
+	return 0;
+}

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The control thread's life: start-up as a list of steps, the loop, signals, shutdown. A step that
+ * fails stops the start; what the steps before it made is taken away again in reverse.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "ctl/ctl_priv.h"
+#include "ctl/findings.h"
+#include "ctl/version.h"
+
+/* --- signals ------------------------------------------------------------------------------------- */
+
+static void control_signal(struct ctl *ctl, int signo)
+{
+	switch (signo) {
+	case SIGTERM:
+	case SIGINT:
+		ctl_hard_stop(ctl);
+		break;
+	case SIGUSR1:
+		ctl_soft_stop(ctl);
+		break;
+	case SIGUSR2:
+	case SIGHUP:
+		(void)ctl_reload(ctl, NULL);
+		break;
+	}
+}
+
+static void control_on_signal(struct ev_fd *ev, uint32_t events)
+{
+	struct ctl *ctl = container_of(ev, struct ctl, signals);
+	struct signalfd_siginfo si;
+
+	while (read(ev->fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
+		control_signal(ctl, (int)si.ssi_signo);
+}
+
+static int start_signals(struct ctl *ctl, struct err *err)
+{
+	sigset_t set;
+	int fd, rc;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGUSR2);
+	sigaddset(&set, SIGHUP);
+	/* Before any other thread exists, so that all inherit it. */
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	if (fd < 0)
+		return err_set(err, -errno, "cannot watch signals: %m");
+	ctl->signals.on_event = control_on_signal;
+	rc = loop_add_fd(ctl->loop, &ctl->signals, fd, LOOP_LEVEL);
+	if (rc != 0) {
+		close(fd);
+		return err_set(err, rc, "cannot watch signals");
+	}
+	return 0;
+}
+
+/* --- the second hand ------------------------------------------------------------------------------- */
+
+static void control_tick(struct timer *t)
+{
+	struct ctl *ctl = container_of(t, struct ctl, tick);
+
+	metrics_tick(ctl->metrics);
+	health_tick(ctl->health);
+	if (ctl->dp)
+		dp_tick(ctl->dp);
+	timer_start(ctl->loop, &ctl->tick, 1000000000ull);
+}
+
+static void control_sync_datapath(struct deferred *d)
+{
+	struct ctl *ctl = container_of(d, struct ctl, dp_sync);
+	struct err err;
+
+	if (!ctl->dp || !ctl->current)
+		return;
+	if (dp_sync(ctl->dp, ctl->current->conf, ctl->current->backends, &err) != 0)
+		log_msg(LOG_LVL_ERR, "kernel tables: %s", err.text);
+}
+
+static void control_on_netlink(struct ev_fd *ev, uint32_t events)
+{
+	struct ctl *ctl = container_of(ev, struct ctl, netlink);
+
+	dp_netlink_read(ctl->dp);
+}
+
+void ctl_server_changed(struct ctl *ctl, struct server *s)
+{
+	if (s->be && lb_rebuild(&ctl->registry, s->be) != 0)
+		log_msg(LOG_LVL_ERR, "backend %s: out of memory, the old choice of servers stays",
+			s->be->name);
+	for (unsigned i = 0; i < ctl->n_workers; i++)
+		if (ctl->waker.wake && server_is_usable(s))
+			ctl->waker.wake(&ctl->waker, i, s);
+	if (ctl->dp)
+		loop_defer(ctl->loop, &ctl->dp_sync);
+}
+
+/* --- stopping -------------------------------------------------------------------------------------- */
+
+static void control_drained(struct worker *w)
+{
+	struct ctl *ctl = worker_owner(w);
+
+	if (++ctl->n_drained == ctl->n_workers)
+		loop_stop(ctl->loop);
+}
+
+static void control_hard_stop_expired(struct timer *t)
+{
+	struct ctl *ctl = container_of(t, struct ctl, hard_stop);
+
+	log_msg(LOG_LVL_WARNING, "hard-stop-after reached: ending the connections that are left");
+	for (unsigned i = 0; i < ctl->n_workers; i++)
+		worker_kill_all(ctl->workers[i]);
+}
+
+void ctl_soft_stop(struct ctl *ctl)
+{
+	if (ctl->phase != CTL_RUNNING)
+		return;
+	ctl->phase = CTL_STOPPING;
+	atomic_store(&ctl->shared.is_stopping, true);
+	log_msg(LOG_LVL_NOTICE, "stopping: no new connections, waiting for the open ones");
+	if (ctl->current->conf->global.hard_stop_after)
+		timer_start(ctl->loop, &ctl->hard_stop, ctl->current->conf->global.hard_stop_after);
+	for (unsigned i = 0; i < ctl->n_workers; i++)
+		worker_drain(ctl->workers[i], control_drained);
+}
+
+void ctl_hard_stop(struct ctl *ctl)
+{
+	ctl->phase = CTL_STOPPED;
+	loop_stop(ctl->loop);
+}
+
+/* --- start-up ---------------------------------------------------------------------------------------- */
+
+/* The CPUs we may run on, in order; workers are pinned to them in turn. */
+static unsigned control_cpus(int cpus[LB_MAX_WORKERS])
+{
+	cpu_set_t set;
+	unsigned n = 0;
+
+	if (sched_getaffinity(0, sizeof(set), &set) != 0)
+		return 0;
+	for (int c = 0; c < CPU_SETSIZE && n < LB_MAX_WORKERS; c++)
+		if (CPU_ISSET(c, &set))
+			cpus[n++] = c;
+	return n;
+}
+
+static unsigned control_count_workers(const struct conf_global *g)
+{
+	int cpus[LB_MAX_WORKERS];
+	unsigned n = g->nbthread ? g->nbthread : control_cpus(cpus);
+
+	if (n == 0)
+		n = 1;
+	return n > LB_MAX_WORKERS ? LB_MAX_WORKERS : n;
+}
+
+static int control_cpu_of(const struct conf_global *g, unsigned worker, unsigned n_workers)
+{
+	int cpus[LB_MAX_WORKERS];
+	unsigned n = control_cpus(cpus);
+
+	if (g->cpu_map.is_set)
+		return worker < ARRAY_SIZE(g->cpu_map.cpu_of_thread)
+			       ? g->cpu_map.cpu_of_thread[worker]
+			       : -1;
+	/* More workers than cores: the scheduler knows better than a rule of ours. */
+	return n_workers <= n ? cpus[worker] : -1;
+}
+
+static void control_snapshot_done(struct snapshot *s)
+{
+	struct ctl *ctl = container_of(s, struct proxy_snapshot, snap)->owner;
+
+	snapshot_retire_done(&ctl->hub, s);
+}
+
+static int start_workers(struct ctl *ctl, struct err *err)
+{
+	const struct conf_global *g = &ctl->current->conf->global;
+
+	ctl->workers = mem_zalloc(ctl->n_workers * sizeof(*ctl->workers));
+	if (!ctl->workers)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < ctl->n_workers; i++) {
+		struct worker_opts o = {
+			.index = i,
+			.n_workers = ctl->n_workers,
+			.cpu = control_cpu_of(g, i, ctl->n_workers),
+			.hub = &ctl->hub,
+			.shared = &ctl->shared,
+			.counters = &ctl->worker_counters[i],
+			.control = &ctl->mailbox,
+			.on_snapshot_done = control_snapshot_done,
+			.owner = ctl,
+		};
+		int rc = worker_start(&o, &ctl->workers[i]);
+
+		if (rc != 0)
+			return err_set(err, rc, "cannot start worker %u: %s", i, strerror(-rc));
+	}
+	return 0;
+}
+
+static int start_loop(struct ctl *ctl, struct err *err)
+{
+	int rc = loop_create(&ctl->loop);
+
+	if (rc == 0)
+		rc = mailbox_open(&ctl->mailbox, ctl->loop);
+	if (rc == 0)
+		rc = quiesce_create(ctl, &ctl->quiesce);
+	if (rc != 0)
+		return err_set(err, rc, "cannot make the event loop: %s", strerror(-rc));
+	return start_signals(ctl, err);
+}
+
+static int start_services(struct ctl *ctl, struct err *err)
+{
+	int rc = metrics_create(ctl, &ctl->metrics);
+
+	if (rc == 0)
+		rc = health_create(ctl, &ctl->health);
+	if (rc == 0)
+		rc = health_configure(ctl->health, ctl->current);
+	if (rc != 0)
+		return err_set(err, rc, "cannot start the health checks: %s", strerror(-rc));
+	if (ctl->dp) {
+		ctl->netlink.on_event = control_on_netlink;
+		rc = loop_add_fd(ctl->loop, &ctl->netlink, dp_netlink_fd(ctl->dp), LOOP_LEVEL);
+		if (rc != 0)
+			return err_set(err, rc, "cannot watch neighbours: %s", strerror(-rc));
+		loop_defer(ctl->loop, &ctl->dp_sync);
+	}
+	timer_start(ctl->loop, &ctl->tick, 1000000000ull);
+	return 0;
+}
+
+static int start_snapshot(struct ctl *ctl, struct conf *conf, struct err *err)
+{
+	struct proxy_snapshot *snap;
+	int rc;
+
+	lb_registry_init(&ctl->registry, ctl->n_workers, &ctl->services_area, &ctl->backends_area);
+	ctl->registry.after_quiescence = quiesce_after;
+	ctl->registry.owner = ctl;
+	snapshot_hub_init(&ctl->hub, ctl->n_workers);
+	rc = ctl_build_snapshot(ctl, conf, &snap, err);
+	return rc != 0 ? rc : ctl_publish(ctl, snap, err);
+}
+
+static void control_log_identity(struct ctl *ctl, const struct conf_global *g)
+{
+	char host[256] = "";
+
+	if (!g->log_send_hostname && gethostname(host, sizeof(host) - 1) != 0)
+		host[0] = '\0';
+	log_set_identity(str_from_cstr(g->log_tag ? g->log_tag : "headgated"), (int)getpid(),
+			 str_from_cstr(g->log_send_hostname ? g->log_send_hostname : host));
+	log_set_global_targets(g->logs.targets, g->logs.n);
+}
+
+void ctl_apply_log_settings(struct ctl *ctl)
+{
+	control_log_identity(ctl, &ctl->current->conf->global);
+}
+
+/*
+ * The order matters: what can fail because of the configuration comes before anything is visible
+ * from outside; threads come after the last fork.
+ */
+static int control_start(struct ctl *ctl, struct conf *conf, struct err *err)
+{
+	int rc;
+
+	ctl->n_workers = control_count_workers(&conf->global);
+	net_tls_global_init();
+	rc = start_limits(ctl, conf, err);
+	if (rc == 0)
+		rc = start_datapath(ctl, conf, err);
+	if (rc != 0) {
+		conf_free(conf);
+		return rc;
+	}
+	rc = start_snapshot(ctl, conf, err); /* takes conf */
+	if (rc != 0)
+		return rc;
+	if ((rc = start_attach(ctl, conf, err)) != 0 ||
+	    (rc = start_background(ctl, conf, err)) != 0 || (rc = start_loop(ctl, err)) != 0)
+		return rc;
+	if ((rc = admin_create(ctl, &ctl->admin)) != 0)
+		return err_set(err, rc, "cannot make the runtime API: %s", strerror(-rc));
+	if ((rc = admin_configure(ctl->admin, conf, err)) != 0 ||
+	    (rc = start_identity(ctl, conf, err)) != 0)
+		return rc;
+	control_log_identity(ctl, &conf->global);
+	if ((rc = log_writer_start()) != 0)
+		return err_set(err, rc, "cannot start the log writer: %s", strerror(-rc));
+	if ((rc = start_workers(ctl, err)) != 0)
+		return rc;
+	return start_services(ctl, err);
+}
+
+static void control_free_snapshots(struct ctl *ctl)
+{
+	struct snapshot *alive[SNAPSHOT_GENERATIONS];
+	unsigned n = snapshot_list(&ctl->hub, alive);
+
+	for (unsigned i = 0; i < n; i++)
+		alive[i]->destroy(alive[i]);
+	ctl->current = NULL;
+}
+
+/* In reverse order of the start; copes with a start that got only part of the way. */
+static void control_shutdown(struct ctl *ctl, bool is_failed_start)
+{
+	if (ctl->loop) {
+		timer_stop(ctl->loop, &ctl->tick);
+		timer_stop(ctl->loop, &ctl->hard_stop);
+		loop_undefer(&ctl->dp_sync);
+	}
+	health_destroy(ctl->health);
+	for (unsigned i = 0; ctl->workers && i < ctl->n_workers; i++)
+		if (ctl->workers[i])
+			worker_stop(ctl->workers[i]);
+	mem_free(ctl->workers);
+	ctl->workers = NULL;
+	if (ctl->mailbox.loop)
+		mailbox_close(&ctl->mailbox); /* delivers "done with generation" and answers */
+	admin_destroy(ctl->admin);
+	metrics_destroy(ctl->metrics);
+	if (ctl->hub.last_generation)
+		control_free_snapshots(ctl);
+	quiesce_destroy(ctl->quiesce);
+	if (ctl->loop) {
+		if (ctl->dp)
+			loop_del_fd(ctl->loop, &ctl->netlink);
+		if (ctl->signals.fd >= 0) {
+			int fd = ctl->signals.fd;
+
+			loop_del_fd(ctl->loop, &ctl->signals);
+			close(fd);
+		}
+	}
+	stop_datapath(ctl, is_failed_start);
+	log_writer_stop();
+	loop_destroy(ctl->loop);
+	mem_free(ctl->startup_log);
+	mem_free(ctl->bpffs);
+}
+
+/* Reads the configuration; what was found is kept for `show startup-logs`. */
+static int control_load(struct ctl *ctl, struct conf **ret_conf)
+{
+	struct findings f = { .is_quiet = ctl->opts->is_quiet };
+	size_t size = 0;
+	char *text = NULL;
+	FILE *out = open_memstream(&text, &size);
+	int rc;
+
+	if (!out)
+		return -ENOMEM;
+	f.out = out;
+	rc = findings_load(ctl->opts, &f, ret_conf);
+	fclose(out);
+	fputs(text, stderr);
+	if (rc == 0)
+		ctl->startup_log = mem_strdup(str_from_cstr(text));
+	free(text); /* lint: libc memory, open_memstream's */
+	return rc;
+}
+
+int ctl_run(const struct ctl_options *o)
+{
+	struct ctl ctl = { .opts = o, .ready_fd = -1, .signals.fd = -1, .netlink.fd = -1 };
+	struct timespec began;
+	struct conf *conf;
+	struct err err = { "" };
+	int rc;
+
+	clock_gettime(CLOCK_REALTIME, &began);
+	ctl.start_wall_ns = (uint64_t)began.tv_sec * 1000000000ull + (uint64_t)began.tv_nsec;
+	list_init(&ctl.listen_sockets);
+	timer_init(&ctl.tick, control_tick);
+	timer_init(&ctl.hard_stop, control_hard_stop_expired);
+	deferred_init(&ctl.dp_sync, control_sync_datapath);
+	if (o->directory && chdir(o->directory) != 0) {
+		fprintf(stderr, "headgated: cannot change to %s: %m\n", o->directory);
+		return 1;
+	}
+	if (log_init() != 0 || control_load(&ctl, &conf) != 0)
+		return 1;
+	if (!conf->has_listener) {
+		fprintf(stderr, "headgated: the configuration has no listener: nothing to do\n");
+		conf_free(conf);
+		return 2;
+	}
+	rc = control_start(&ctl, conf, &err);
+	if (rc != 0) {
+		fprintf(stderr, "headgated: %s\n", err.text);
+		control_shutdown(&ctl, true);
+		return 1;
+	}
+	ctl.phase = CTL_RUNNING;
+	loop_update_clock(ctl.loop);
+	ctl.start_mono_ns = loop_now(ctl.loop);
+	ctl.boot_ms = (uint32_t)((loop_wall(ctl.loop) - ctl.start_wall_ns) / 1000000u);
+	log_msg(LOG_LVL_NOTICE, "Headgate %s started: %u worker%s", HG_VERSION, ctl.n_workers,
+		ctl.n_workers == 1 ? "" : "s");
+	start_ready(&ctl);
+	rc = loop_run(ctl.loop);
+	if (rc != 0)
+		log_msg(LOG_LVL_CRIT, "event loop of the control thread: %s", strerror(-rc));
+	log_msg(LOG_LVL_NOTICE, "stopping");
+	control_shutdown(&ctl, false);
+	return rc != 0;
+}
+
+int ctl_check(const struct ctl_options *o)
+{
+	struct findings f = { .out = stderr, .is_quiet = o->is_quiet };
+	struct conf *conf;
+	bool has_listener;
+
+	if (o->directory && chdir(o->directory) != 0) {
+		fprintf(stderr, "headgated: cannot change to %s: %m\n", o->directory);
+		return 1;
+	}
+	if (findings_load(o, &f, &conf) != 0)
+		return 1;
+	has_listener = conf->has_listener;
+	conf_free(conf);
+	if (!has_listener) {
+		fprintf(stderr,
+			"headgated: the configuration has no listener: nothing would be served\n");
+		return 2;
+	}
+	if (o->is_verbose)
+		printf("Configuration file is valid\n");
+	return 0;
+}

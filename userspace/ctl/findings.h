@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the configuration loader found, as people read it: FILE:LINE:COLUMN: error: TEXT. */
+#ifndef CTL_FINDINGS_H
+#define CTL_FINDINGS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "conf/conf.h"
+#include "ctl/ctl.h"
+
+struct findings {
+	FILE *out; /* NULL: counted only */
+	bool is_quiet; /* errors only */
+	unsigned n_errors, n_warnings;
+};
+
+/* A conf_report_fn; ctx is a struct findings. */
+void findings_report(void *ctx, enum conf_severity sev, const struct conf_pos *pos,
+		     const char *text);
+
+/*
+ * Loads what the command line names and reports to f->out. 0, or -EINVAL also for warnings under -dW;
+ * then *ret_conf is NULL.
+ */
+HG_WUR int findings_load(const struct ctl_options *o, struct findings *f, struct conf **ret_conf);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reload in process: read, build beside what runs, publish, let the old one end with its last stream.
+ * Anything that fails before publishing changes nothing. Control thread.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "ctl/ctl_priv.h"
+#include "ctl/findings.h"
+
+/* What a running process cannot change; said, not silently dropped. */
+static void reload_remarks(struct ctl *ctl, const struct conf *old, const struct conf *new,
+			   FILE *out)
+{
+	if (new->global.nbthread &&new->global.nbthread != ctl->n_workers)
+		fprintf(out, "note: nbthread changes with a restart; %u workers go on\n",
+			ctl->n_workers);
+	if (old->global.is_daemon != new->global.is_daemon)
+		fprintf(out, "note: 'daemon' has an effect at a start only\n");
+}
+
+static int reload_attach(struct ctl *ctl, const struct conf *conf, struct err *err)
+{
+	if (list_is_empty(&conf->global.xdp_interfaces))
+		return 0;
+	if (!ctl->dp || !dp_has_kernel_tier(ctl->dp))
+		return err_set(err, -EOPNOTSUPP,
+			       "'xdp interface' was added, but this process started without the "
+			       "kernel tier: restart it");
+	return start_attach(ctl, conf, err);
+}
+
+static int reload_apply(struct ctl *ctl, struct conf *conf, FILE *out, struct err *err)
+{
+	const struct conf *old = ctl->current->conf;
+	struct proxy_snapshot *snap;
+	int rc = ctl_build_snapshot(ctl, conf, &snap, err);
+
+	if (rc != 0)
+		return rc;
+	reload_remarks(ctl, old, conf, out);
+	rc = ctl_publish(ctl, snap, err);
+	if (rc != 0)
+		return rc;
+	/* From here on the new configuration runs; what fails now is reported, and the rest goes on. */
+	ctl_apply_log_settings(ctl);
+	rc = reload_attach(ctl, conf, err);
+	if (rc == 0)
+		rc = admin_configure(ctl->admin, conf, err);
+	if (rc == 0 && (rc = health_configure(ctl->health, snap)) != 0)
+		(void)err_set(err, rc, "health checks: out of memory");
+	if (ctl->dp)
+		loop_defer(ctl->loop, &ctl->dp_sync);
+	return rc;
+}
+
+int ctl_reload(struct ctl *ctl, FILE *out)
+{
+	struct findings f = { 0 };
+	struct err err = { "" };
+	struct conf *conf;
+	size_t size = 0;
+	char *text = NULL;
+	FILE *mem;
+	int rc;
+
+	if (ctl->phase != CTL_RUNNING)
+		return -EBUSY;
+	mem = open_memstream(&text, &size);
+	if (!mem)
+		return -ENOMEM;
+	f.out = mem;
+	rc = findings_load(ctl->opts, &f, &conf);
+	if (rc == 0) {
+		rc = reload_apply(ctl, conf, mem, &err);
+		if (rc != 0)
+			fprintf(mem, "%s\n", err.text);
+	}
+	fclose(mem);
+	if (out)
+		fputs(text, out);
+	for (struct str rest = str_from_cstr(text), line; rest.p && rest.len;) {
+		line = str_cut(&rest, '\n');
+		if (line.len)
+			log_msg(rc ? LOG_LVL_ERR : LOG_LVL_NOTICE, "reload: " STR_FMT,
+				STR_ARG(line));
+	}
+	free(text); /* lint: libc memory, open_memstream's */
+	if (rc == 0)
+		log_msg(LOG_LVL_NOTICE, "configuration reloaded, generation %llu",
+			(unsigned long long)ctl->current->snap.generation);
+	else if (ctl->current->conf != conf)
+		log_msg(LOG_LVL_ERR, "reload failed, the configuration before stays");
+	else
+		log_msg(LOG_LVL_ERR, "the new configuration runs, except for what is said above");
+	return rc;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * From a configuration to something workers can run: listening sockets, TLS contexts, runtime
+ * servers. Building may fail and then leaves nothing; publishing cannot be seen half done. Runs on the
+ * control thread only; a snapshot is freed here when the last worker let go of it.
+ */
+#include <errno.h>
+
+#include "base/mem.h"
+#include "ctl/ctl_priv.h"
+
+static unsigned snapshot_count_binds(const struct conf *conf)
+{
+	unsigned n = 0;
+	struct list *p, *b;
+
+	list_for_each(p, &conf->proxies) {
+		struct conf_proxy *px = list_entry(p, struct conf_proxy, link);
+
+		if (px->mode == CONF_MODE_L4 || px->is_disabled)
+			continue;
+		list_for_each(b, &px->binds)
+			n++;
+	}
+	return n;
+}
+
+static void snapshot_drop_sockets(struct ctl *ctl, struct proxy_snapshot *snap)
+{
+	for (unsigned i = 0; i < snap->n_binds; i++) {
+		struct listen_socket *ls = snap->binds[i].socket;
+
+		if (ls && --ls->users == 0)
+			listen_close(ls);
+		snap->binds[i].socket = NULL;
+	}
+}
+
+/* Everything but the runtime servers, whose references are dropped by the caller's way of ending. */
+static void snapshot_free_parts(struct ctl *ctl, struct proxy_snapshot *snap)
+{
+	snapshot_drop_sockets(ctl, snap);
+	cert_store_free(snap->certs);
+	conf_free(snap->conf);
+	arena_free(&snap->arena);
+	mem_free(snap);
+}
+
+static void snapshot_destroy(struct snapshot *s)
+{
+	struct proxy_snapshot *snap = container_of(s, struct proxy_snapshot, snap);
+
+	struct ctl *ctl = snap->owner;
+
+	lb_registry_release(&ctl->registry, snap->backends, snap->conf->n_proxies);
+	snapshot_free_parts(ctl, snap);
+}
+
+static int snapshot_open_bind(struct ctl *ctl, struct proxy_snapshot *snap, struct conf_bind *b,
+			      struct err *err)
+{
+	struct proxy_bind *pb = &snap->binds[snap->n_binds];
+	int rc = listen_open(b, ctl->n_workers, &ctl->listen_sockets, &pb->socket, err);
+
+	if (rc != 0)
+		return err_prefix(err, rc, "%s:%u:%u: error", b->pos.file, b->pos.line,
+				  b->pos.column);
+	pb->conf = b;
+	/* A socket found among the old ones is linked already. */
+	if (pb->socket->users++ == 0)
+		list_push_back(&ctl->listen_sockets, &pb->socket->link);
+	snap->n_binds++;
+	if (!b->is_ssl)
+		return 0;
+	rc = tls_server_new(snap->certs, b, &snap->conf->global, &pb->tls, err);
+	if (rc != 0)
+		return err_prefix(err, rc, "%s:%u:%u: error", b->pos.file, b->pos.line,
+				  b->pos.column);
+	return 0;
+}
+
+static int snapshot_open_binds(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
+{
+	unsigned n = snapshot_count_binds(snap->conf);
+	struct list *p, *b;
+
+	snap->binds = arena_zalloc(&snap->arena, (n + 1) * sizeof(*snap->binds));
+	if (!snap->binds)
+		return err_set(err, -ENOMEM, "out of memory");
+	list_for_each(p, &snap->conf->proxies) {
+		struct conf_proxy *px = list_entry(p, struct conf_proxy, link);
+
+		if (px->mode == CONF_MODE_L4 || px->is_disabled)
+			continue;
+		list_for_each(b, &px->binds) {
+			int rc = snapshot_open_bind(ctl, snap,
+						    list_entry(b, struct conf_bind, link), err);
+
+			if (rc != 0)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+static int snapshot_server_tls(struct proxy_snapshot *snap, struct conf_proxy *px, struct err *err)
+{
+	struct list *l;
+
+	snap->tls[px->index] = arena_zalloc(&snap->arena,
+					    (px->n_servers + 1) * sizeof(struct tls_client *));
+	if (!snap->tls[px->index])
+		return err_set(err, -ENOMEM, "out of memory");
+	list_for_each(l, &px->servers) {
+		struct conf_server *srv = list_entry(l, struct conf_server, link);
+		int rc;
+
+		if (!srv->is_ssl && !srv->check_ssl)
+			continue;
+		rc = tls_client_new(snap->certs, srv, &snap->conf->global,
+				    &snap->tls[px->index][srv->pos_in_backend], err);
+		if (rc != 0)
+			return err_prefix(err, rc, "%s:%u:%u: error", srv->pos.file, srv->pos.line,
+					  srv->pos.column);
+	}
+	return 0;
+}
+
+static int snapshot_tls(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
+{
+	struct list *p;
+
+	snap->tls = arena_zalloc(&snap->arena, (snap->conf->n_proxies + 1) * sizeof(*snap->tls));
+	if (!snap->tls)
+		return err_set(err, -ENOMEM, "out of memory");
+	list_for_each(p, &snap->conf->proxies) {
+		int rc = snapshot_server_tls(snap, list_entry(p, struct conf_proxy, link), err);
+
+		if (rc != 0)
+			return rc;
+	}
+	return 0;
+}
+
+int ctl_build_snapshot(struct ctl *ctl, struct conf *conf, struct proxy_snapshot **ret_snap,
+		       struct err *err)
+{
+	struct proxy_snapshot *snap = mem_zalloc(sizeof(*snap));
+	int rc;
+
+	if (!snap) {
+		conf_free(conf);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	snap->owner = ctl;
+	arena_init(&snap->arena, 16384);
+	snap->snap.destroy = snapshot_destroy;
+	snap->conf = conf;
+	rc = cert_store_new(ctl->current ? ctl->current->certs : NULL, &snap->certs, err);
+	if (rc == 0)
+		rc = snapshot_open_binds(ctl, snap, err);
+	if (rc == 0)
+		rc = snapshot_tls(ctl, snap, err);
+	if (rc == 0)
+		rc = lb_registry_prepare(&ctl->registry, conf, &snap->arena, &snap->backends, err);
+	if (rc != 0) {
+		snapshot_free_parts(ctl, snap);
+		return rc;
+	}
+	*ret_snap = snap;
+	return 0;
+}
+
+int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
+{
+	int rc = snapshot_publish(&ctl->hub, &snap->snap);
+
+	if (rc != 0) {
+		lb_registry_abort(&ctl->registry, snap->conf, snap->backends);
+		snapshot_free_parts(ctl, snap);
+		return err_set(
+			err, rc,
+			"%d configurations are still in use by old connections; try again later",
+			SNAPSHOT_GENERATIONS);
+	}
+	lb_registry_commit(&ctl->registry, snap->conf, snap->backends);
+	ctl->current = snap;
+	for (unsigned i = 0; i < ctl->n_workers; i++)
+		if (ctl->workers && ctl->workers[i])
+			worker_news(ctl->workers[i]);
+	return 0;
+}
