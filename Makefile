@@ -28,7 +28,7 @@ say = $(if $(filter 1,$(V)),,@printf '  %-8s %s\n' '$(1)' '$(2)')
 
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 OPT      ?= -O2
-CPPFLAGS += -Iuserspace -Iinclude -I$(BUILD)/gen -D_GNU_SOURCE -DHG_VERSION='"$(VERSION)"'
+CPPFLAGS += -Iuserspace -Itools -Iinclude -I$(BUILD)/gen -D_GNU_SOURCE -DHG_VERSION='"$(VERSION)"'
 CFLAGS   += -std=gnu11 $(OPT) -g -fno-strict-aliasing -Wall -Wextra -Werror -Wshadow -Wvla \
 	    -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-unused-parameter \
 	    -fstack-protector-strong -pthread $(SANFLAGS)

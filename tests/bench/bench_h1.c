@@ -15,7 +15,7 @@
 #include "http/h1_priv.h"
 
 #define N_VARIANTS 64
-#define HEAD_MAX 2048
+#define HEAD_MAX   2048
 
 struct corpus {
 	const char *name;
@@ -28,7 +28,8 @@ struct timing {
 	double read_ns, write_ns;
 };
 
-static const char filler[] = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+static const char filler[] =
+	"abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
 static void make_request(struct corpus *c, unsigned i, unsigned a, unsigned b)
 {
@@ -37,7 +38,8 @@ static void make_request(struct corpus *c, unsigned i, unsigned a, unsigned b)
 		"GET /static/%.*s/app.js?v=%.*s HTTP/1.1\r\n"
 		"Host: www.example%.*s.com\r\n"
 		"Connection: keep-alive\r\n"
-		"User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) "
+		"User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like "
+		"Gecko) "
 		"Chrome/126.0.0.0 Safari/537.36\r\n"
 		"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,"
 		"image/webp,*/*;q=0.8\r\n"
@@ -47,8 +49,8 @@ static void make_request(struct corpus *c, unsigned i, unsigned a, unsigned b)
 		"Cookie: session=%.*s; theme=dark\r\n"
 		"Cache-Control: max-age=0\r\n"
 		"If-None-Match: \"%.*s\"\r\n\r\n",
-		(int)a, filler, (int)b, filler, (int)(a % 5), filler, (int)b, filler,
-		(int)(16 + a), filler, (int)(8 + b % 16), filler);
+		(int)a, filler, (int)b, filler, (int)(a % 5), filler, (int)b, filler, (int)(16 + a),
+		filler, (int)(8 + b % 16), filler);
 }
 
 static void make_small(struct corpus *c, unsigned i, unsigned a, unsigned b)
@@ -92,8 +94,8 @@ static int read_one(const struct corpus *c, unsigned i, struct http_msg *m)
 static int write_one(const struct corpus *c, const struct http_msg *m, struct buf *out)
 {
 	buf_clear(out);
-	return c->is_response ? h1_write_response(out, m, H1_CONN_NONE) :
-				h1_write_request(out, m, H1_CONN_NONE);
+	return c->is_response ? h1_write_response(out, m, H1_CONN_NONE)
+			      : h1_write_request(out, m, H1_CONN_NONE);
 }
 
 static void die(const char *what)
@@ -155,7 +157,8 @@ int main(int argc, char **argv)
 		for (unsigned i = 0; i < ARRAY_SIZE(corpora); i++) {
 			struct timing t = measure(&corpora[i], &m, rounds);
 
-			printf("%-5s %-28s %4zu bytes  read %6.1f ns  write %6.1f ns  both %6.1f ns\n",
+			printf("%-5s %-28s %4zu bytes  read %6.1f ns  write %6.1f ns  both %6.1f "
+			       "ns\n",
 			       h1_scanners[0]->name, corpora[i].name, corpora[i].len[0], t.read_ns,
 			       t.write_ns, t.read_ns + t.write_ns);
 		}

@@ -2,7 +2,8 @@
 /*
  * TLS handshakes per second of net/, server side: bench_tls <seconds> [full|resumed] [ecdsa|rsa] [names].
  * One worker thread accepts; a second thread is a bare OpenSSL client over loopback. What counts is the server
- * thread's CPU time per handshake. "names" certificates are loaded beside the one that is asked for.
+ * thread's CPU time per handshake. "names" certificates are loaded beside the one that is asked for. The
+ * yardstick is OpenSSL by itself: the server's half of the same handshake through memory, no sockets.
  */
 /* links: net ev base */
 #include <errno.h>
@@ -114,6 +115,75 @@ static void *client(void *arg)
 	return NULL;
 }
 
+/* --- yardstick --- */
+
+static SSL_CTX *bare_ctx(const char *pem)
+{
+	SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+
+	if (!ctx || SSL_CTX_use_certificate_chain_file(ctx, pem) != 1 ||
+	    SSL_CTX_use_PrivateKey_file(ctx, pem, SSL_FILETYPE_PEM) != 1)
+		exit(1);
+	SSL_CTX_set_session_id_context(ctx, (const unsigned char *)"b", 1);
+	return ctx;
+}
+
+/* Server CPU seconds of one handshake with its request and answer. */
+static double bare_handshake(SSL_CTX *sctx, SSL_CTX *cctx, SSL_SESSION **session)
+{
+	SSL *s = SSL_new(sctx), *c = SSL_new(cctx);
+	BIO *to_s = BIO_new(BIO_s_mem()), *to_c = BIO_new(BIO_s_mem());
+	char mem[16];
+	double cpu = 0;
+	bool is_open = false;
+
+	BIO_up_ref(to_s);
+	BIO_up_ref(to_c);
+	SSL_set_bio(s, to_s, to_c);
+	SSL_set_bio(c, to_c, to_s);
+	SSL_set_accept_state(s);
+	SSL_set_connect_state(c);
+	if (*session)
+		SSL_set_session(c, *session);
+	while (!is_open) {
+		double t;
+
+		if (SSL_do_handshake(c) == 1)
+			SSL_write(c, "hi", 2);
+		t = clock_s(CLOCK_THREAD_CPUTIME_ID);
+		is_open = SSL_do_handshake(s) == 1 && SSL_read(s, mem, sizeof(mem)) == 2 &&
+			  SSL_write(s, "ok", 2) == 2;
+		cpu += clock_s(CLOCK_THREAD_CPUTIME_ID) - t;
+	}
+	if (SSL_read(c, mem, sizeof(mem)) != 2)
+		exit(1);
+	if (w.is_resumed && !*session)
+		*session = SSL_get1_session(c);
+	SSL_set_shutdown(c, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+	SSL_set_shutdown(s, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+	SSL_free(c);
+	SSL_free(s);
+	return cpu;
+}
+
+static double bare_run(const char *dir)
+{
+	char pem[128];
+	SSL_CTX *sctx, *cctx = SSL_CTX_new(TLS_client_method());
+	SSL_SESSION *session = NULL;
+	double end = clock_s(CLOCK_MONOTONIC) + w.seconds, cpu = 0;
+	uint64_t n = 0;
+
+	snprintf(pem, sizeof(pem), "%s/z.pem", dir);
+	sctx = bare_ctx(pem);
+	for (; clock_s(CLOCK_MONOTONIC) < end; n++)
+		cpu += bare_handshake(sctx, cctx, &session);
+	SSL_SESSION_free(session);
+	SSL_CTX_free(sctx);
+	SSL_CTX_free(cctx);
+	return cpu / (double)n * 1e6;
+}
+
 /* --- set-up --- */
 
 static void write_cert(const char *path, const char *name)
@@ -212,6 +282,7 @@ int main(int argc, char **argv)
 	       w.is_resumed ? "resumed" : "full", w.is_rsa ? "rsa" : "ecdsa",
 	       (double)w.accepted / wall, cpu / (double)w.accepted * 1e6, (double)w.accepted / cpu,
 	       100.0 * (double)w.resumed / (double)w.accepted);
+	printf("OpenSSL alone: %.1f us\n", bare_run(dir));
 	listener_stop(&l);
 	listen_close(ls);
 	cert_store_free(store);

@@ -18,6 +18,14 @@ $(BUILD)/bench/bench_xdp: tests/bench/bench_xdp.c $(BUILD)/gen/xdp_bench.skel.h
 bench-xdp: $(BUILD)/bench/bench_xdp ## X of the balancer against a bare XDP program (root)
 	$(Q)$(BUILD)/bench/bench_xdp --json $(BUILD)/bench/xdp.json
 
+$(BUILD)/bench/bench_h1: tests/bench/bench_h1.c $(BUILD)/lib/http.a $(BUILD)/lib/base.a
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $^
+
+.PHONY: bench-h1
+bench-h1: $(BUILD)/bench/bench_h1 ## ns to read and write HTTP/1 heads
+	$(Q)$(BUILD)/bench/bench_h1
+
 -include $(wildcard $(BUILD)/bench/*.d)
 
 # TLS handshakes per second of net/ by itself.

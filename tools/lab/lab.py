@@ -136,6 +136,8 @@ class Lab:
         for h, tmp, name in ((a, t + "a", if_a), (b, t + "b", if_b)):
             subprocess.run(["ip", "link", "set", "dev", tmp, "netns", str(h.pid)], check=True)
             h.run(["ip", "link", "set", "dev", tmp, "name", name])
+            # On a wire a frame has its checksums; on veth they are left to whoever looks, and XDP's copy loses that note.
+            h.run(["ethtool", "-K", name, "tx", "off"])
             h.run(["ip", "link", "set", "dev", name, "up"])
 
     def switch(self, name="switch"):

@@ -57,7 +57,7 @@ struct log_target {
 	enum log_format format;
 	uint8_t facility; /* 0..23 */
 	uint8_t max_level, min_level; /* lines less severe than max are dropped; more severe than min are sent as min */
-	uint16_t max_len; /* of a datagram, bytes; 1024 unless `len` says otherwise */
+	uint16_t max_len; /* of a datagram, newline included, bytes; 1024 unless `len` says otherwise */
 	uint16_t sample_lo, sample_hi, sample_of; /* `sample lo-hi:of`; sample_of 0: everything */
 	bool with_host; /* log-send-hostname */
 };
@@ -74,8 +74,11 @@ void log_writer_stop(void);
 
 /* Process-wide: program name in the tag, pid (again after fork), host name. Control thread. */
 void log_set_identity(struct str tag, int pid, struct str host);
-/* The targets of log_msg(); NULL and 0: stderr only. Copied. Control thread. */
-void log_set_global_targets(const struct log_target *targets, unsigned n);
+/*
+ * The targets of log_msg(); NULL and 0: stderr only. Copied. Control thread. 0, or -ENOMEM and the
+ * old ones stay.
+ */
+int log_set_global_targets(const struct log_target *targets, unsigned n);
 /* Also to stderr as "[NOTICE] …" (foreground, -V). Start-up default: true. */
 void log_set_stderr(bool on);
 

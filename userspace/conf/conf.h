@@ -23,6 +23,8 @@
 #include "expr/expr.h"
 #include "http/http.h"
 
+struct conf_names; /* hash table of names, see conf_priv.h */
+
 /* Where something was written. */
 struct conf_pos {
 	const char *file;
@@ -43,7 +45,7 @@ struct conf_stats_socket {
 };
 enum conf_level { CONF_LEVEL_USER, CONF_LEVEL_OPERATOR, CONF_LEVEL_ADMIN };
 
-enum conf_xdp_mode { XDP_MODE_AUTO, XDP_MODE_NATIVE, XDP_MODE_GENERIC };
+enum conf_xdp_mode { CONF_XDP_AUTO, CONF_XDP_NATIVE, CONF_XDP_GENERIC };
 struct conf_xdp_interface {
 	struct list link;
 	struct conf_pos pos;
@@ -270,15 +272,17 @@ struct conf_rule {
 	struct logfmt *fmt; /* value */
 	struct expr *expr; /* set-var, track-sc key, capture sample */
 	char *regex; /* replace-*: pattern; compiled form in `re` */
-	void *re; /* expr's compiled pattern */
-	uint8_t match; /* del-header -m */
+	void *re; /* struct regex */
+	uint8_t match; /* del-header -m: enum conf_match */
 	uint8_t var_scope;
 	uint32_t var_id;
 	uint32_t index; /* sc index, capture id, gpc index */
 	uint32_t number;
 	struct conf_reply *reply;
 	struct conf_redirect *redirect;
+	char *text; /* the line as understood, words joined by one space */
 };
+enum conf_match { MATCH_STR, MATCH_BEG, MATCH_END, MATCH_SUB, MATCH_REG };
 
 struct conf_use_backend {
 	struct list link;
@@ -377,10 +381,14 @@ struct conf_timeouts {
 		server_fin, tarpit, client_hs;
 };
 
+struct conf_stats_auth { /* one `stats auth user:password` */
+	struct list link;
+	char *user, *password;
+};
 struct conf_stats_page {
 	bool is_enabled;
 	char *uri, *realm; /* "/haproxy?stats" */
-	struct list auths; /* user:password */
+	struct list auths; /* conf_stats_auth */
 	uint64_t refresh;
 	bool hide_version, show_legends, show_node;
 	char *desc;
@@ -445,6 +453,17 @@ struct conf_proxy {
 	/* mode l4 */
 	uint8_t forward, affinity; /* enum conf_forward, conf_affinity */
 	uint32_t maglev_table_size; /* 0: by itself */
+	char *description;
+	struct conf_names *server_names; /* conf_server by name; see conf_find_server() */
+};
+
+/* --- userlists --------------------------------------------------------------------------------- */
+
+struct conf_userlist {
+	struct list link;
+	struct conf_pos pos; /* of the section, or of the first use */
+	struct expr_userlist list; /* what http_auth() compares with */
+	bool is_defined;
 };
 
 struct conf {
@@ -453,8 +472,10 @@ struct conf {
 	struct list proxies; /* conf_proxy, in order of declaration; without defaults sections */
 	unsigned n_proxies;
 	bool has_listener; /* any bind, or a peers section …: exit status 2 of -c when not */
-	struct list userlists;
+	struct list userlists; /* conf_userlist */
 	unsigned n_warnings;
+	struct conf_names *frontends, *backends; /* conf_proxy by name; see conf_find_proxy() */
+	struct expr_owned *expr_owned; /* what compiled expressions hold outside the arena */
 };
 
 /* Index in conf_proxy.errors of a status that may have an errorfile, or -1. */
@@ -489,6 +510,8 @@ void conf_free(struct conf *c); /* NULL is ignored */
 
 /* -cc: 1 true, 0 false, -EINVAL with `err`. */
 int conf_eval_condition(struct str text, struct err *err);
+/* What openssl_version_*() and ssllib_name_startswith() compare with, "OpenSSL 3.0.15 …". A string that stays; start-up. */
+void conf_set_tls_library(const char *name_and_version);
 
 /* Canonical text of everything that was understood, one fact per line; for tests and `check --explain`. */
 void conf_dump(const struct conf *c, FILE *out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Splits a command line into words, finds the command in the tables, checks the level, runs it. */
 #include "ctl/cmd.h"
+#include "ctl/cmd_rows.h"
 
 #include <ctype.h>
 #include <stdarg.h>

@@ -215,7 +215,7 @@ int cmd_set_maxconn_server(struct cmd *c)
 
 	if (!s || !arg_number(c, cmd_arg(c, 1), &n))
 		return 0;
-	atomic_store(&s->maxconn, (uint32_t)n);
+	server_set_maxconn(&c->ctl->registry, s, (uint32_t)n);
 	ctl_server_changed(c->ctl, s);
 	return 0;
 }

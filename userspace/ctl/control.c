@@ -29,7 +29,9 @@ static void control_signal(struct ctl *ctl, int signo)
 		break;
 	case SIGUSR2:
 	case SIGHUP:
-		(void)ctl_reload(ctl, NULL);
+		/* What came of it is in the log. */
+		if (ctl_reload(ctl, NULL) != 0)
+			break;
 		break;
 	}
 }
@@ -77,6 +79,7 @@ static void control_tick(struct timer *t)
 
 	metrics_tick(ctl->metrics);
 	health_tick(ctl->health);
+	lb_rebuild_stale(&ctl->registry);
 	if (ctl->dp)
 		dp_tick(ctl->dp);
 	timer_start(ctl->loop, &ctl->tick, 1000000000ull);
@@ -100,14 +103,9 @@ static void control_on_netlink(struct ev_fd *ev, uint32_t events)
 	dp_netlink_read(ctl->dp);
 }
 
+/* lb/ has rebuilt its table and woken who waits; the kernel tier follows. */
 void ctl_server_changed(struct ctl *ctl, struct server *s)
 {
-	if (s->be && lb_rebuild(&ctl->registry, s->be) != 0)
-		log_msg(LOG_LVL_ERR, "backend %s: out of memory, the old choice of servers stays",
-			s->be->name);
-	for (unsigned i = 0; i < ctl->n_workers; i++)
-		if (ctl->waker.wake && server_is_usable(s))
-			ctl->waker.wake(&ctl->waker, i, s);
 	if (ctl->dp)
 		loop_defer(ctl->loop, &ctl->dp_sync);
 }
@@ -246,7 +244,7 @@ static int start_services(struct ctl *ctl, struct err *err)
 		rc = health_configure(ctl->health, ctl->current);
 	if (rc != 0)
 		return err_set(err, rc, "cannot start the health checks: %s", strerror(-rc));
-	if (ctl->dp) {
+	if (ctl->dp && dp_has_kernel_tier(ctl->dp)) {
 		ctl->netlink.on_event = control_on_netlink;
 		rc = loop_add_fd(ctl->loop, &ctl->netlink, dp_netlink_fd(ctl->dp), LOOP_LEVEL);
 		if (rc != 0)
@@ -278,7 +276,8 @@ static void control_log_identity(struct ctl *ctl, const struct conf_global *g)
 		host[0] = '\0';
 	log_set_identity(str_from_cstr(g->log_tag ? g->log_tag : "headgated"), (int)getpid(),
 			 str_from_cstr(g->log_send_hostname ? g->log_send_hostname : host));
-	log_set_global_targets(g->logs.targets, g->logs.n);
+	if (log_set_global_targets(g->logs.targets, g->logs.n) != 0)
+		log_msg(LOG_LVL_ERR, "out of memory: log targets stay as they were");
 }
 
 void ctl_apply_log_settings(struct ctl *ctl)

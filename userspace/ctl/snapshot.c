@@ -28,10 +28,8 @@ static unsigned snapshot_count_binds(const struct conf *conf)
 static void snapshot_drop_sockets(struct ctl *ctl, struct proxy_snapshot *snap)
 {
 	for (unsigned i = 0; i < snap->n_binds; i++) {
-		struct listen_socket *ls = snap->binds[i].socket;
-
-		if (ls && --ls->users == 0)
-			listen_close(ls);
+		if (snap->binds[i].socket)
+			listen_close(snap->binds[i].socket); /* the last user closes it */
 		snap->binds[i].socket = NULL;
 	}
 }
@@ -67,7 +65,7 @@ static int snapshot_open_bind(struct ctl *ctl, struct proxy_snapshot *snap, stru
 				  b->pos.column);
 	pb->conf = b;
 	/* A socket found among the old ones is linked already. */
-	if (pb->socket->users++ == 0)
+	if (pb->socket->users == 1)
 		list_push_back(&ctl->listen_sockets, &pb->socket->link);
 	snap->n_binds++;
 	if (!b->is_ssl)

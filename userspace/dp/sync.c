@@ -258,7 +258,7 @@ static int sync_service(struct sync *s, const struct conf_proxy *px, const struc
 {
 	struct hg_service_key k = { .proto = b->ep.is_dgram ? IPPROTO_UDP : IPPROTO_TCP,
 				    .port = htons(b->ep.port) };
-	struct dp_service *svc;
+	struct dp_service *svc = NULL;
 	int rc;
 
 	addr_to_v6_mapped(a, (uint8_t *)k.addr);

@@ -20,7 +20,8 @@
 struct wheel {
 	uint64_t cur; /* everything up to this tick has run */
 	uint64_t levels; /* bit n: level n has a bit set below */
-	uint64_t used[WHEEL_LEVELS]; /* bit n: slot n may be occupied; stale bits are cleared lazily */
+	uint64_t used
+		[WHEEL_LEVELS]; /* bit n: slot n may be occupied; stale bits are cleared lazily */
 	struct list slots[WHEEL_LEVELS][WHEEL_SLOTS];
 };
 
@@ -28,6 +29,7 @@ struct wheel {
 
 struct loop {
 	uint64_t now, wall; /* ns */
+	uint64_t awake_since; /* ns, end of the last epoll_wait */
 	int epoll_fd;
 	bool is_stopping;
 	unsigned n_batch;

@@ -53,6 +53,9 @@ struct vars; /* one scope's variables; see vars_*() */
 struct subject_conn {
 	const struct addr *src, *dst;
 	bool is_tls;
+	bool has_proxy_header; /* a PROXY header was received */
+	uint8_t http_major; /* 1, 2; 0: not HTTP */
+	int32_t err; /* why the connection failed; 0: it did not */
 	void *handle; /* for the ops below */
 };
 
@@ -63,12 +66,13 @@ enum subject_tls_field {
 	TLS_CLIENT_DER, TLS_CLIENT_S_DN, TLS_CLIENT_I_DN, TLS_CLIENT_SERIAL, TLS_CLIENT_SHA1,
 	TLS_CLIENT_NOTBEFORE, TLS_CLIENT_NOTAFTER, TLS_CLIENT_CERT_USED, TLS_CURVE, TLS_SERVER_DER,
 	TLS_ERROR, TLS_CA_ERROR, TLS_ALG_KEYSIZE, TLS_USE_KEYSIZE, TLS_CLIENT_VERIFY_DEPTH,
+	TLS_CLIENT_ERR, /* verification error of the client certificate itself (depth 0), 0: none */
 };
 enum subject_count {
 	COUNT_FE_CONN, COUNT_BE_CONN, COUNT_SRV_CONN, COUNT_NBSRV, COUNT_SRV_IS_UP, COUNT_QUEUE,
 	COUNT_SRV_QUEUE, COUNT_AVG_QUEUE, COUNT_CONNSLOTS, COUNT_FE_REQ_RATE, COUNT_FE_SESS_RATE,
 	COUNT_BE_SESS_RATE, COUNT_SRV_SESS_RATE, COUNT_BE_CONN_FREE, COUNT_ACT_CONN, COUNT_STOPPING,
-	COUNT_BE_WEIGHT, COUNT_SRV_WEIGHT,
+	COUNT_BE_WEIGHT, COUNT_SRV_WEIGHT, COUNT_DST_CONN,
 };
 
 /* What a stick-table expression wants; compiled from src_*, sc*_*, table_*. */
@@ -121,7 +125,11 @@ struct subject_ops {
 		     struct sample *ret);
 };
 
-/* Fields of a log line that are not expressions: the %tags. Times in ns since the stream's start; -1: not reached. */
+/*
+ * Fields of a log line that are not expressions: the %tags. The times are durations in ns, as they are
+ * logged: handshake %Th, idle %Ti, request %TR (first byte to end of head), queue %Tw, connect %Tc,
+ * response %Tr, data %Td, total %Tt (from accept), active %Ta (total without idle); -1: not reached.
+ */
 struct subject_log {
 	uint64_t accept_wall_ns; /* %t %ts %T */
 	int64_t t_handshake, t_idle, t_request, t_queue, t_connect, t_response, t_data, t_total, t_active;
@@ -153,11 +161,11 @@ struct subject {
 	uint32_t frontend_id, backend_id, server_id, listener_id;
 	struct str listener_name;
 	struct vars *vars[VAR_SCOPE_COUNT];
-	const struct subject_log *log; /* NULL outside log lines */
+	const struct subject_log *log; /* may be NULL outside log lines; captures are found here too */
 	const struct subject_ops *ops;
 	void *owner; /* the stream, for the ops */
 	struct arena *sess_arena; /* memory of VAR_SESS; NULL: set-var(sess.x) sets nothing */
-	bool is_rsp; /* evaluated for the response: `capture`, `req.`-less hdr() look there */
+	const struct addr *src, *dst; /* after set-src and set-dst; NULL: those of `front` */
 	bool is_first_request; /* of its connection */
 	bool is_stopping; /* the process is */
 	uint16_t thread_id; /* worker, from 0 */
@@ -263,6 +271,18 @@ HG_WUR int cond_eval(const struct cond *c, const struct subject *s);
 size_t logfmt_eval(const struct logfmt *f, const struct subject *s, char *out, size_t size);
 /* The whole into the subject's arena; p NULL: out of memory. */
 struct str logfmt_eval_str(const struct logfmt *f, const struct subject *s);
+
+/*
+ * Regular expressions for rules that rewrite text (replace-header …). Compiled by the control thread,
+ * matched on workers: pairs of offsets of the first match at or after `from`, \0 first; returns the number
+ * of pairs, 0: no match.
+ */
+struct regex;
+HG_WUR int regex_compile(struct expr_env *env, struct str pattern, bool icase, struct regex **ret,
+			 struct err *err);
+#define REGEX_PAIRS 10
+unsigned regex_find(const struct regex *re, struct str subject, size_t from,
+		    size_t ret_pairs[REGEX_PAIRS * 2]);
 
 /* HAProxy's default formats, without the surrounding quotes. */
 extern const char *const logfmt_httplog, *const logfmt_tcplog, *const logfmt_httpslog, *const logfmt_clf;

@@ -24,13 +24,14 @@ struct eval {
 	const struct subject *s;
 	struct arena *arena;
 	bool is_iterating, has_more;
+	bool may_change; /* the value is only that of the bytes seen so far */
 	uint32_t it[2];
 };
 
 #define TYPE_ANY  0xff /* input: taken as it is; output: only known at run time */
 #define TYPE_SAME 0xfe /* output of a converter: the type of its input */
 
-#define PLACES_ANY                                                                                 \
+#define PLACES_ANY \
 	(PLACE_CONN | PLACE_CONTENT | PLACE_REQ | PLACE_RSP | PLACE_LOG | PLACE_CHECK | PLACE_INIT)
 #define PLACES_CONN    (PLACE_CONN | PLACE_CONTENT | PLACE_REQ | PLACE_RSP | PLACE_LOG | PLACE_CHECK)
 #define PLACES_CONTENT (PLACE_CONTENT | PLACE_REQ | PLACE_RSP)
@@ -77,8 +78,10 @@ struct fn_check {
 	size_t error_at; /* may be moved by the check */
 };
 typedef int (*check_fn)(struct fn_check *c, struct err *err);
-typedef int (*fetch_fn)(struct eval *ev, const struct expr_arg *args, unsigned kw, struct sample *ret);
-typedef int (*conv_fn)(struct eval *ev, const struct expr_arg *args, unsigned kw, struct sample *smp);
+typedef int (*fetch_fn)(struct eval *ev, const struct expr_arg *args, unsigned kw,
+			struct sample *ret);
+typedef int (*conv_fn)(struct eval *ev, const struct expr_arg *args, unsigned kw,
+		       struct sample *smp);
 
 struct fetch_def {
 	struct expr_doc doc;
@@ -98,11 +101,29 @@ struct conv_def {
 	check_fn check;
 };
 
-/* Rows of the tables: F(name, args, sig, out, places, kw, fn, check, help), C the same for converters. */
-#define F(n, a, sg, o, pl, k, f, ch, h)                                                            \
-	{ { n, a, NULL, h, pl }, sg, o, k, f, ch }
-#define C(n, a, sg, i, o, k, f, ch, h)                                                             \
-	{ { n, a, NULL, h, PLACES_ANY }, sg, i, o, k, f, ch }
+/*
+ * Rows of the tables, types by the last part of their names (BOOL, SINT, ADDR, STR, BIN, METH, ANY, SAME):
+ *   F(name, args, sig, out, places, kw, fn, check, help)   C(name, args, sig, in, out, kw, fn, check, help)
+ */
+#define F(n, a, sg, o, pl, k, f, ch, h) { { n, a, TNAME_##o, h, pl }, sg, TNUM_##o, k, f, ch }
+#define C(n, a, sg, i, o, k, f, ch, h) \
+	{ { n, a, TNAME_##i " -> " TNAME_##o, h, PLACES_ANY }, sg, TNUM_##i, TNUM_##o, k, f, ch }
+#define TNAME_BOOL "boolean"
+#define TNAME_SINT "integer"
+#define TNAME_ADDR "address"
+#define TNAME_STR  "string"
+#define TNAME_BIN  "binary"
+#define TNAME_METH "method"
+#define TNAME_ANY  "any"
+#define TNAME_SAME "same"
+#define TNUM_BOOL  SAMPLE_BOOL
+#define TNUM_SINT  SAMPLE_SINT
+#define TNUM_ADDR  SAMPLE_ADDR
+#define TNUM_STR   SAMPLE_STR
+#define TNUM_BIN   SAMPLE_BIN
+#define TNUM_METH  SAMPLE_METH
+#define TNUM_ANY   TYPE_ANY
+#define TNUM_SAME  TYPE_SAME
 
 struct fetch_table {
 	const struct fetch_def *defs;
@@ -148,8 +169,8 @@ struct str expr_name_at(struct str text); /* the leading bytes that can be a nam
 
 /* "(a,b)" at the start of text; *ret_used 0 when there is no parenthesis. */
 HG_WUR int args_parse(struct expr_env *env, const char *what, const char *name, const char *sig,
-		      struct str text, struct expr_arg **ret_args, unsigned *ret_n, size_t *ret_used,
-		      size_t *ret_error_at, struct err *err);
+		      struct str text, struct expr_arg **ret_args, unsigned *ret_n,
+		      size_t *ret_used, size_t *ret_error_at, struct err *err);
 HG_WUR int arg_parse_var(struct expr_arg *a, struct err *err);
 
 /* The nearest of `n` names gathered by calls of near_add(); "" or ", did you mean 'x'?" */
@@ -212,14 +233,32 @@ unsigned regex_find(const struct regex *re, struct str subject, size_t from,
 /* --- pattern sets ------------------------------------------------------------------------------ */
 
 enum match {
-	MATCH_FOUND, MATCH_BOOL, MATCH_INT, MATCH_IP, MATCH_BIN, MATCH_LEN, MATCH_STR, MATCH_BEG,
-	MATCH_SUB, MATCH_DIR, MATCH_DOM, MATCH_END, MATCH_REG, MATCH_COUNT,
+	MATCH_FOUND,
+	MATCH_BOOL,
+	MATCH_INT,
+	MATCH_IP,
+	MATCH_BIN,
+	MATCH_LEN,
+	MATCH_STR,
+	MATCH_BEG,
+	MATCH_SUB,
+	MATCH_DIR,
+	MATCH_DOM,
+	MATCH_END,
+	MATCH_REG,
+	MATCH_COUNT,
 };
 const char *match_name(enum match m);
 int match_from_name(struct str name); /* enum match or -1 */
 unsigned match_input(enum match m); /* enum sample_type the sample is cast to, or TYPE_ANY */
 
-enum int_op { OP_EQ, OP_GE, OP_GT, OP_LE, OP_LT };
+enum int_op {
+	OP_EQ,
+	OP_GE,
+	OP_GT,
+	OP_LE,
+	OP_LT
+};
 struct pat_entry {
 	struct str text;
 	uint8_t op; /* enum int_op, MATCH_INT and MATCH_LEN */
@@ -250,7 +289,10 @@ HG_WUR int pat_hash_build(struct arena *arena, const struct str *keys, unsigned 
 int pat_hash_find(const struct pat_hash *p, struct str key);
 HG_WUR int pat_tree_build(struct arena *arena, const struct str *keys, unsigned n,
 			  struct pat_tree **ret);
-enum tree_want { TREE_LONGEST, TREE_FIRST };
+enum tree_want {
+	TREE_LONGEST,
+	TREE_FIRST
+};
 /* The key that is a prefix of s: the longest one, or the one that was given first. */
 int pat_tree_prefix(const struct pat_tree *p, struct str s, enum tree_want want);
 int pat_tree_sub(const struct pat_tree *p, struct str s); /* anywhere in s; the one given first */
@@ -270,13 +312,15 @@ HG_WUR int pat_file_read(struct expr_env *env, struct str path, bool is_map, str
 struct str param_next(struct str *query, struct str seps, struct str *ret_value); /* "a=1&b=2" */
 bool url_find_param(struct str query, struct str seps, struct str name, unsigned nth,
 		    struct str *ret_value);
-int field_token_addr(struct str v, struct addr *ret); /* as in X-Forwarded-For: with or without port */
+int field_token_addr(struct str v,
+		     struct addr *ret); /* as in X-Forwarded-For: with or without port */
 uint32_t hash_sdbm(struct str s);
 uint32_t hash_djb2(struct str s);
 uint32_t hash_wt6(struct str s);
 uint32_t hash_crc32(struct str s);
 uint32_t hash_avalanche(uint32_t h);
-ssize_t b64_decode(struct str in, char *out, bool is_url); /* bytes, or -EINVAL; out: 3/4 of in + 3 */
+ssize_t b64_decode(struct str in, char *out,
+		   bool is_url); /* bytes, or -EINVAL; out: 3/4 of in + 3 */
 ssize_t url_decode(struct str in, char *out, bool plus_is_space); /* out: in.len */
 struct str host_without_port(struct str host);
 int date_http(uint64_t sec, char out[32]); /* "Thu, 01 Jan 1970 00:00:00 GMT" */

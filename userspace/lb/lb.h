@@ -36,6 +36,7 @@ struct stats_area {
 	struct hg_l7_counters *rows;
 	uint32_t n_ids, n_workers;
 	uint32_t next_id;
+	uint32_t n_free, scan; /* ids below next_id that were given back; where to look for one */
 };
 /* The rows of one service, backend or server; row of worker w: rows[w]. */
 struct stats_row {
@@ -45,6 +46,19 @@ struct stats_row {
 void stats_area_init(struct stats_area *a, void *mem, uint32_t n_ids, uint32_t n_workers);
 /* -ENOSPC when all ids are taken. Control thread. */
 HG_WUR int stats_row_take(struct stats_area *a, enum hg_l7_kind kind, struct stats_row *ret_row);
+/* Gives the rows back; another name may get them (zeroed). Control thread, when no worker counts there any more. */
+void stats_row_put(struct stats_area *a, struct stats_row *r);
+/*
+ * What the owning worker counts with: a plain add for the processor, but one that other threads may
+ * read at any time.
+ */
+#define STATS_ADD(ptr, n)                                                                \
+	__atomic_store_n(ptr, __atomic_load_n(ptr, __ATOMIC_RELAXED) + (n), __ATOMIC_RELAXED)
+#define STATS_MAX(ptr, n)                                                                \
+	do {                                                                             \
+		if (__atomic_load_n(ptr, __ATOMIC_RELAXED) < (n))                        \
+			__atomic_store_n(ptr, (n), __ATOMIC_RELAXED);                    \
+	} while (0)
 /* Sum over workers (torn reads of single counters do not happen: aligned words). Any thread. */
 void stats_row_sum(const struct stats_area *a, const struct stats_row *r, struct hg_l7_counters *ret_sum);
 
@@ -88,13 +102,16 @@ const char *check_status_text(enum check_status s); /* "Layer4 check passed" */
 
 struct lb_backend;
 
-/* One waiting stream. Embedded in it. */
+/* One waiting stream. Embedded in it; zeroed or list_init() before first use. */
 struct queue_entry {
 	struct list link;
 	struct lb_backend *be;
 	struct server *srv; /* NULL: waits for any server of the backend */
-	uint64_t since_ns; /* loop clock */
-	/* A slot came free and has been taken for this stream on `srv`. Its worker's thread. */
+	uint64_t since_ns; /* loop clock, set by the caller of lb_enqueue(): the oldest is served first */
+	/*
+	 * A slot came free and has been taken for this stream on `srv`; the entry is off the queue.
+	 * Its worker's thread; never from inside lb_enqueue().
+	 */
 	void (*on_turn)(struct queue_entry *q, struct server *srv);
 };
 
@@ -105,6 +122,13 @@ struct server_worker {
 	uint32_t n_idle, n_queue, n_used;
 	struct list streams; /* those on this server: shutdown sessions, on-marked-down */
 	struct hg_l7_counters *ctr;
+	uint32_t idle_generation; /* addr_generation the idle list belongs to */
+	uint32_t n_turns; /* slots handed on here, so that other workers' queues get their share */
+	/* The message of server_wake_by_mail(); runs lb_serve_queue() on its worker. */
+	struct mail wake_mail;
+	_Atomic bool wake_pending;
+	struct server *self; /* the server this is a part of */
+	unsigned worker;
 } __attribute__((aligned(HG_CACHE_LINE)));
 
 struct server {
@@ -115,20 +139,34 @@ struct server {
 	uint32_t id; /* svid */
 	struct stats_row stats;
 	struct lb_backend *be; /* of the newest snapshot */
-	const struct conf_server *conf; /* of the newest snapshot; workers use their snapshot's */
+	const struct conf_server *conf; /* of the newest snapshot (NULL: not in it); workers use their snapshot's */
+	struct server *hash_next; /* registry, by name */
+	uint64_t hash;
+	bool is_new; /* between lb_registry_prepare() and commit or abort */
+	struct server_applied { /* what the newest configuration said, to see what a reload changes */
+		struct addr addr;
+		uint32_t weight, maxconn;
+		bool is_disabled, has_check;
+	} applied;
 	/* --- written by control, read by workers --------------------------------------------------- */
 	_Alignas(HG_CACHE_LINE) _Atomic uint8_t op; /* enum server_op */
 	_Atomic uint8_t admin; /* enum server_admin bits */
 	_Atomic uint32_t weight; /* effective, after set weight and slowstart: 0..256*16 (16ths) */
 	_Atomic uint32_t uweight, iweight; /* user's and initial, 0..256 */
-	_Atomic uint32_t maxconn; /* effective; 0: none */
-	struct addr addr; /* changed only together with addr_generation */
-	_Atomic uint32_t addr_generation; /* bumped on change: idle connections of older ones are closed */
+	_Atomic uint32_t maxconn; /* effective; 0: none; change with server_set_maxconn() */
+	_Atomic uint32_t minconn, maxqueue; /* newest configuration */
+	_Atomic bool is_elected; /* is in the published table: may serve the backend's queue */
+	_Atomic bool is_removed; /* not in the newest configuration: no new idle connections */
+	struct addr addr; /* changed only by server_set_addr(); workers read it with server_get_addr() */
+	_Atomic uint32_t addr_words[7]; /* the same, for readers of other threads */
+	_Atomic uint32_t addr_generation; /* even; odd while it changes. Idle connections of older ones are closed */
+	_Atomic uint64_t addr_changed_ns; /* CLOCK_MONOTONIC: connections opened before are not kept */
 	bool is_backup;
 	/* --- written by workers -------------------------------------------------------------------- */
 	_Alignas(HG_CACHE_LINE) _Atomic uint32_t cur; /* streams on it now, all workers (and NAT, through `shared_cur`) */
 	_Atomic uint32_t max_cur;
-	_Atomic uint32_t n_waiting; /* queue entries on all workers */
+	_Atomic uint32_t n_waiting; /* queue entries on all workers: qcur */
+	_Atomic uint64_t waiting[LB_MAX_WORKERS / 64]; /* bit w: worker w has queue entries */
 	_Atomic uint32_t observed_errors; /* observe layer4/7, consecutive; read by control */
 	_Atomic uint64_t ewma_ns; /* peak-ewma */
 	/* --- control only: health -------------------------------------------------------------------- */
@@ -157,6 +195,8 @@ static inline bool server_is_usable(const struct server *s)
 bool server_is_eligible(const struct server *s);
 /* "UP", "DOWN 1/2", "MAINT", "DRAIN", "no check", … as in show stat. */
 size_t server_status_text(const struct server *s, char *out, size_t size);
+/* Where to connect now, and the generation of that address. Any thread. */
+uint32_t server_get_addr(const struct server *s, struct addr *ret_addr);
 
 /* --- backends ---------------------------------------------------------------------------------- */
 
@@ -170,21 +210,34 @@ struct lb_backend_worker {
 	struct list queue; /* streams waiting for any server */
 	uint32_t n_queue;
 	struct hg_l7_counters *ctr;
+	uint64_t prng; /* xorshift64 state of this worker, not 0 */
 } __attribute__((aligned(HG_CACHE_LINE)));
 
 struct lb_backend {
 	struct list link;
+	struct lb_registry *registry;
+	struct lb_backend *hash_next;
+	uint64_t hash;
+	bool is_new;
+	bool is_stale; /* a rebuild of the table failed for lack of memory */
+	bool is_dirty; /* wants a rebuild at lb_batch_end() */
+	struct server **next_servers; /* prepared, not committed */
+	unsigned n_next_servers;
 	char *name;
 	unsigned refs;
 	const struct conf_proxy *conf; /* newest snapshot */
 	struct stats_row stats, fe_stats; /* fe_stats: for sections with a frontend side */
-	struct server **servers; /* by position */
+	struct server **servers; /* by position, newest configuration; control only, workers: lb_server_of() */
 	unsigned n_servers;
 	_Atomic(struct lb_table *) table;
 	_Atomic uint32_t rr; /* round-robin position, shared by all workers */
 	_Atomic uint32_t cur; /* streams in the backend */
 	_Atomic uint32_t fe_cur; /* connections of the frontend side, all workers: its maxconn */
 	_Atomic uint32_t n_active, n_backup_active;
+	_Atomic uint32_t n_waiting; /* queue entries for any server, all workers */
+	_Atomic uint64_t waiting[LB_MAX_WORKERS / 64];
+	_Atomic uint32_t fullconn; /* newest configuration */
+	_Atomic bool may_redispatch; /* option redispatch */
 	uint64_t last_change_s, downtime_s, down_since_s; /* control */
 	uint32_t n_down_times;
 	struct lb_backend_worker *w; /* [n_workers] */
@@ -198,12 +251,27 @@ struct lb_registry {
 	/* Calls `call` after every worker passed an iteration (control's duty; tests may call at once). */
 	void (*after_quiescence)(struct lb_registry *r, void (*call)(void *arg), void *arg);
 	void *owner;
+	/* private */
+	struct lb_waker *waker;
+	struct server **server_buckets;
+	struct lb_backend **backend_buckets;
+	unsigned n_server_buckets, n_backend_buckets; /* powers of two */
+	unsigned n_servers, n_backends;
+	unsigned batch;
+	struct list zombies; /* servers without references that a stale table still holds */
 };
 void lb_registry_init(struct lb_registry *r, unsigned n_workers, struct stats_area *services,
 		      struct stats_area *backends);
+/* Frees what is left; no worker runs any more. */
+void lb_registry_fini(struct lb_registry *r);
+/* By name; NULL when there is none (or only a prepared one). Control. */
+struct lb_backend *lb_find_backend(const struct lb_registry *r, struct str name);
+struct server *lb_find_server(const struct lb_registry *r, struct str backend, struct str name);
 /*
  * Runtime objects for every proxy of `c`: found by name or made; state of existing servers is kept.
  * *ret_backends[proxy->index]. Nothing visible changes until lb_registry_commit(). 0, -ENOMEM, -ENOSPC.
+ * The array is in `arena`, with the names of what the snapshot holds behind it: keep both until
+ * lb_registry_release(). -EEXIST: two sections or servers of one name.
  */
 HG_WUR int lb_registry_prepare(struct lb_registry *r, const struct conf *c, struct arena *arena,
 			       struct lb_backend ***ret_backends, struct err *err);
@@ -212,11 +280,25 @@ void lb_registry_abort(struct lb_registry *r, const struct conf *c, struct lb_ba
 /* A snapshot died: drops its references, frees what nobody names. */
 void lb_registry_release(struct lb_registry *r, struct lb_backend **backends, unsigned n);
 
-/* Control: state changes. They rebuild the table and wake queues where that makes sense. */
+/*
+ * Control: state changes. They rebuild the table and wake queues where that makes sense, and keep the
+ * times and counts that follow from the change: check.last_change_s, check.down_since_s, check.downtime_s,
+ * check.n_down (going down by itself, not by maintenance), and the backend's.
+ * Clearing SERVER_FORCED_MAINT clears SERVER_CONFIG_MAINT too: "enable server" after `disabled`.
+ */
 void server_set_op(struct lb_registry *r, struct server *s, enum server_op op);
 void server_set_admin(struct lb_registry *r, struct server *s, unsigned set, unsigned clear);
 HG_WUR int server_set_weight(struct lb_registry *r, struct server *s, uint32_t uweight, struct err *err);
+/* Slow start: the weight that counts, in 16ths, without changing the user's. */
+void server_set_effective_weight(struct lb_registry *r, struct server *s, uint32_t weight);
+void server_set_maxconn(struct lb_registry *r, struct server *s, uint32_t maxconn); /* 0: none */
+void server_set_addr(struct lb_registry *r, struct server *s, const struct addr *a);
 HG_WUR int lb_rebuild(struct lb_registry *r, struct lb_backend *be); /* -ENOMEM: the old table stays */
+/* Many changes, one rebuild per backend: between begin and end tables are only marked. May nest. */
+void lb_batch_begin(struct lb_registry *r);
+void lb_batch_end(struct lb_registry *r);
+/* Tries again where memory was short; returns how many tables are still stale. */
+unsigned lb_rebuild_stale(struct lb_registry *r);
 
 /* --- picking (workers) -------------------------------------------------------------------------- */
 
@@ -237,35 +319,68 @@ enum lb_result {
 	LB_QUEUE_BACKEND, /* all are full: wait for any */
 	LB_NONE, /* no server is usable: 503 */
 };
+/*
+ * Counts `picked` where an algorithm chose. When the chosen server is full:
+ *   roundrobin, static-rr, leastconn, first, random, peak-ewma   another one; all full: LB_QUEUE_BACKEND
+ *   source, uri, url_param, hdr, hash, maglev, and `force`       LB_QUEUE_SERVER, as HAProxy: affinity counts more
+ * A server whose queue holds `maxqueue` entries takes no more: with `force` and option redispatch the
+ * algorithm chooses another, else LB_NONE. Nobody overtakes a queue that somebody already waits in.
+ * `avoid` is taken all the same when nothing else is left.
+ */
 enum lb_result lb_pick(struct lb_backend *be, const struct lb_request *rq, struct server **ret_srv);
+const char *lb_result_name(enum lb_result r);
+/* The running server of a line of the stream's configuration, NULL when a reload removed it. Workers. */
+struct server *lb_server_of(struct lb_backend *be, const struct conf_server *cs);
+/* peak-ewma: a response took that long. Any worker. */
+void server_observe_latency(struct server *s, uint64_t ns);
 /* Takes a slot if the limit allows. */
 bool server_try_take(struct server *s, uint32_t limit);
 /* Gives a slot back and passes it on to who waits: here first, else another worker is mailed. */
 void server_release(struct lb_backend *be, struct server *s, unsigned worker);
+/* Counts cur_queue, max_queue and queued of the server (srv given) and of the backend. */
 void lb_enqueue(struct queue_entry *q, struct lb_backend *be, struct server *srv, unsigned worker);
 void lb_dequeue(struct queue_entry *q, unsigned worker); /* harmless when not queued */
-/* Effective connection limit now (minconn/maxconn/fullconn); 0: none. */
+/* Effective connection limit now (minconn/maxconn/fullconn, slow start); 0: none. `cs` NULL: newest configuration. */
 uint32_t server_limit(const struct lb_backend *be, const struct server *s, const struct conf_server *cs);
-/* How a worker is woken for its queue: set per worker by the proxy. */
+/*
+ * How a worker is woken for its queue. Called from any thread; must make lb_serve_queue(s, to_worker) run on
+ * the woken worker, later (never inside the call), even when that is the calling worker itself. Must not fail:
+ * server_wake_by_mail() does all of it without memory.
+ */
 struct lb_waker {
 	void (*wake)(struct lb_waker *wk, unsigned to_worker, struct server *s);
 };
-void lb_set_waker(struct lb_registry *r, struct lb_waker *wk);
+static inline void server_wake_by_mail(struct server *s, unsigned to_worker, struct mailbox *box)
+{
+	/* Already on its way: it has not read the server's state yet, so it will see what we did. */
+	if (!atomic_exchange(&s->w[to_worker].wake_pending, true))
+		mailbox_send(box, &s->w[to_worker].wake_mail);
+}
+void lb_set_waker(struct lb_registry *r, struct lb_waker *wk); /* before workers run */
 /* Runs on the woken worker: serves its queue of `s` and of its backend as far as slots allow. */
 void lb_serve_queue(struct server *s, unsigned worker);
 
-/* Deterministic hashes of the language (hash-type), for tests and `balance hash`. */
+/* Deterministic hashes of the language (hash-type), for tests and `balance hash` (lb_request.hash). */
 uint32_t lb_hash_key(enum conf_hash_func f, bool avalanche, struct str key);
+uint32_t lb_hash_avalanche(uint32_t h);
+/* HAProxy's `balance source`: the 32-bit words of the address, XORed. AF_UNIX and AF_UNSPEC: 0. */
+uint32_t lb_hash_addr(const struct addr *a);
+/* The part of a URI (host name) that `balance uri` (`hdr … use_domain_only`) looks at. */
+struct str lb_uri_key(const struct conf_balance_params *p, struct str uri);
+struct str lb_domain_key(struct str host);
 
 /* --- idle server connections (workers) ----------------------------------------------------------- */
 
-/* Puts an open, clean connection away; closes it instead when the pool is full or the server unusable. */
+/*
+ * Puts an open, clean connection away; closes it instead when the pool is full or the server unusable.
+ * pool-max-conn is shared out evenly between the workers. Counts idle_conns.
+ */
 void idle_put(struct server *s, const struct conf_server *cs, unsigned worker, struct conn *c);
 /* The most recently used one that is still usable, or NULL. */
 struct conn *idle_get(struct server *s, const struct conf_server *cs, unsigned worker);
-/* Takes one off the pool because it died (its event handler does that); then close it. */
+/* Takes one off the pool because it died (its event handler does that); the caller closes it then. */
 void idle_forget(struct server *s, unsigned worker, struct conn *c);
-/* Closes those idle longer than pool-purge-delay allows (half per call), or all. */
+/* Closes half (rounded up, oldest first) of those idle for longer than `older_than_ns` (a duration), or all. */
 void idle_purge(struct server *s, unsigned worker, uint64_t older_than_ns, bool all);
 
 #endif

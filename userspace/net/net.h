@@ -36,15 +36,19 @@ enum conn_state {
 const char *conn_state_name(enum conn_state s);
 
 /* Why a connection failed; for logs, fc_err and retry decisions. */
-#define CONN_ERRORS(X)                                                                   \
-	X(NONE, "no error") X(REFUSED, "connection refused") X(RESET, "connection reset") \
-	X(UNREACHABLE, "no route to the peer") X(TIMEOUT, "timed out")                   \
-	X(NO_PORTS, "out of local ports or descriptors") X(SYSTEM, "system error")       \
-	X(TLS_PROTOCOL, "TLS: peer does not speak TLS or broke the protocol")            \
-	X(TLS_NO_CERT, "TLS: no certificate for the name asked for")                     \
-	X(TLS_VERIFY, "TLS: the peer's certificate was refused")                         \
-	X(TLS_ALPN, "TLS: no common application protocol") X(TLS_CLOSED, "TLS: closed during the handshake") \
-	X(TLS_OTHER, "TLS: handshake failed") X(PROXY_HEADER, "malformed PROXY protocol header")
+#define CONN_ERRORS(X)                                                                           \
+	X(NONE, "no error")                                                                      \
+	X(REFUSED, "connection refused")                                                         \
+	X(RESET, "connection reset") X(UNREACHABLE, "no route to the peer") X(TIMEOUT,           \
+									      "timed out")       \
+		X(NO_PORTS, "out of local ports or descriptors") X(SYSTEM, "system error")       \
+			X(TLS_PROTOCOL, "TLS: peer does not speak TLS or broke the protocol") X( \
+				TLS_NO_CERT, "TLS: no certificate for the name asked for")       \
+				X(TLS_VERIFY, "TLS: the peer's certificate was refused") X(      \
+					TLS_ALPN, "TLS: no common application protocol")         \
+					X(TLS_CLOSED, "TLS: closed during the handshake") X(     \
+						TLS_OTHER, "TLS: handshake failed")              \
+						X(PROXY_HEADER, "malformed PROXY protocol header")
 
 enum conn_error {
 #define X(name, text) CONN_ERR_##name,
@@ -52,6 +56,8 @@ enum conn_error {
 #undef X
 };
 const char *conn_error_text(enum conn_error e);
+/* What an errno (positive or negative) of connect, recv or send means; also for what conn_dial() returns. */
+enum conn_error conn_error_from_errno(int err);
 
 struct conn_ops {
 	const char *name; /* "tcp", "unix", "tls" */
@@ -67,6 +73,8 @@ struct conn_ops {
 	void (*idle)(struct conn *c);
 	/* Frees the transport's part; not the conn. */
 	void (*free)(struct conn *c);
+	/* Last words before an orderly close (close_notify); NULL: none. */
+	void (*bye)(struct conn *c);
 };
 
 struct conn {
@@ -77,7 +85,8 @@ struct conn {
 	 * HANDSHAKE too, where the owner calls conn_advance(). The owner may conn_close() in it. */
 	void (*on_event)(struct conn *c);
 	void *owner;
-	const char *doing; /* what it is about, for people: "TLS handshake", "idle", "reading the request" */
+	const char *
+		doing; /* what it is about, for people: "TLS handshake", "idle", "reading the request" */
 	uint8_t state; /* enum conn_state */
 	uint8_t error; /* enum conn_error */
 	bool is_server_side; /* accepted by us */
@@ -87,9 +96,15 @@ struct conn {
 	uint16_t uses; /* requests that went over it */
 	void *tls; /* transport's own */
 	struct addr peer, local; /* as the rules see them: PROXY header and set-src change them */
-	const struct conf_bind *bind; /* accepted: by which line, of the snapshot that accepted it */
+	const struct conf_bind
+		*bind; /* accepted: by which line, of the snapshot that accepted it */
 	struct list link; /* owner's lists (idle pools) */
 	uint64_t since_ns; /* loop clock: opened, or idle since */
+	/* Private to net/. The socket's own readiness: can_read and can_write add what TLS holds. */
+	bool raw_read, raw_write;
+	bool is_unix;
+	bool expects_proxy; /* a PROXY header has to come first */
+	struct conn_setup *setup; /* PROXY header still to be sent */
 };
 
 /* Per-worker state of this module. */
@@ -98,6 +113,7 @@ struct net_worker {
 	struct pool conns;
 	unsigned index; /* worker number */
 	uint64_t n_open;
+	struct tls_io *tls_io; /* buffers of TLS, made when first needed */
 };
 void net_worker_init(struct net_worker *nw, struct loop *l, unsigned index);
 void net_worker_fini(struct net_worker *nw);
@@ -115,6 +131,15 @@ static inline int conn_advance(struct conn *c)
 {
 	return c->state == CONN_OPEN ? 0 : c->ops->advance(c);
 }
+/*
+ * Wraps a connected stream socket, which becomes the connection's (on failure too: it is closed). State OPEN,
+ * clear. For accepted descriptors that no listener made, and for tests.
+ */
+HG_WUR int conn_adopt(struct net_worker *nw, int fd, struct conn **ret_conn);
+/* A PROXY header must come before anything else: OPEN becomes HANDSHAKE. Before the first recv only. */
+void conn_expect_proxy(struct conn *c);
+/* `local`, asked from the kernel when not known yet (dialled connections: one system call, once). */
+const struct addr *conn_local_addr(struct conn *c);
 void conn_shut_write(struct conn *c);
 void conn_idle(struct conn *c);
 /* Closes and frees; never calls on_event again. `reset`: RST instead of FIN (linger 0). NULL is ignored. */
@@ -162,12 +187,18 @@ struct listen_socket {
 	int *fds; /* one per worker; shared ones repeat the same fd */
 	bool is_shared;
 	unsigned users; /* binds of live configurations, control thread */
+	uint64_t path_dev, path_ino; /* the Unix socket we made: only that one is unlinked */
 };
 
-/* 0 or -errno with `err` ("cannot bind to :80: address already in use"). `old` (may be NULL): sockets that may be taken over. */
+/*
+ * 0 or -errno with `err` ("cannot bind to :80: address already in use"). `old` (may be NULL): sockets that may
+ * be taken over; one of them is returned with one user more, and stays on that list. A new one has one user and is
+ * on no list. Control thread.
+ */
 HG_WUR int listen_open(const struct conf_bind *b, unsigned n_workers, struct list *old,
 		       struct listen_socket **ret_ls, struct err *err);
-void listen_close(struct listen_socket *ls); /* all sockets; unlinks a Unix path it made */
+/* One user less. The last one closes all sockets, unlinks a Unix path it made, takes it off its list. NULL is ignored. */
+void listen_close(struct listen_socket *ls);
 
 /* Worker's side of one bind. */
 struct listener {
@@ -184,7 +215,13 @@ struct listener {
 	unsigned budget; /* accepts per event, tune.maxaccept */
 	struct timer retry; /* descriptor or memory shortage: accepting resumes by itself */
 	uint64_t n_errors;
+	unsigned burst; /* private: accepts tried per event, grows under load */
+	int fd; /* the listening socket, also while ev is not registered */
 };
+/*
+ * The caller zeroes the listener and sets nw, bind, owner, on_accept, may_accept (NULL: always), tls and budget
+ * (0: 64) before. The connection comes optimistic (can_read, can_write): advance or read at once.
+ */
 HG_WUR int listener_start(struct listener *l, int fd);
 void listener_stop(struct listener *l); /* does not close the socket */
 void listener_pause(struct listener *l);
@@ -197,14 +234,20 @@ void listener_resume(struct listener *l);
  * the snapshot. Files already loaded by `previous` with the same identity (path, mtime, size) are shared.
  */
 struct cert_store;
-HG_WUR int cert_store_new(struct cert_store *previous, struct cert_store **ret_store, struct err *err);
-void cert_store_free(struct cert_store *s);
+HG_WUR int cert_store_new(struct cert_store *previous, struct cert_store **ret_store,
+			  struct err *err);
+void cert_store_free(struct cert_store *s); /* with its tls_servers and tls_clients */
+/* Where warnings (expired certificate) go while it is built; default: log_msg(). */
+void cert_store_on_warning(struct cert_store *s, void (*warn)(void *ctx, const char *text),
+			   void *ctx);
 struct tls_server; /* what a `bind … ssl` line needs: contexts by name, default, ALPN */
-HG_WUR int tls_server_new(struct cert_store *s, const struct conf_bind *b, const struct conf_global *g,
-			  struct tls_server **ret_tls, struct err *err);
+HG_WUR int tls_server_new(struct cert_store *s, const struct conf_bind *b,
+			  const struct conf_global *g, struct tls_server **ret_tls,
+			  struct err *err);
 struct tls_client; /* what a `server … ssl` line needs; sessions are cached per worker */
-HG_WUR int tls_client_new(struct cert_store *s, const struct conf_server *srv, const struct conf_global *g,
-			  struct tls_client **ret_tls, struct err *err);
+HG_WUR int tls_client_new(struct cert_store *s, const struct conf_server *srv,
+			  const struct conf_global *g, struct tls_client **ret_tls,
+			  struct err *err);
 void net_tls_global_init(void); /* once, before threads */
 
 /* --- PROXY protocol ---------------------------------------------------------------------------- */
@@ -215,6 +258,7 @@ void net_tls_global_init(void); /* once, before threads */
  */
 HG_WUR int proxy_header_read(struct str in, struct addr *ret_src, struct addr *ret_dst);
 /* Writes version 1 or 2 into out (at least 108 bytes); returns the length. */
-size_t proxy_header_write(unsigned version, const struct addr *src, const struct addr *dst, char *out);
+size_t proxy_header_write(unsigned version, const struct addr *src, const struct addr *dst,
+			  char *out);
 
 #endif

@@ -80,7 +80,10 @@ void worker_news(struct worker *w); /* a snapshot was published: adopt it, move 
 /* Soft stop: close listeners, answer with Connection: close, end idle ones. `on_drained` runs on control when no stream is left. */
 void worker_drain(struct worker *w, void (*on_drained)(struct worker *w));
 void worker_kill_all(struct worker *w); /* hard-stop-after: ends every stream (log code K) */
-/* Ends the thread (streams are cut) and frees it. Control; blocks until joined. */
+/*
+ * Ends the thread (streams are cut). Control; blocks until joined. The memory is freed when the control mailbox
+ * has been emptied (mailbox_close() does that), so stop all workers before closing it.
+ */
 void worker_stop(struct worker *w);
 
 /* Streams on `s` are ended: "shutdown sessions", on-marked-down. `code`: first termination character ('K', 'D', 'U'). */

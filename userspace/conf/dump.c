@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The configuration as it was understood, one fact per line, for `headgate check --explain` and tests.
+ * Simple keywords are printed by walking their tables; what needs code to be read needs code here.
+ * Only what differs from zero is printed. Any thread.
+ */
+#include "conf/conf_priv.h"
+
+#include <inttypes.h>
+
+static void dump_duration(FILE *f, uint64_t ns)
+{
+	if (ns % 1000000000 == 0)
+		fprintf(f, "%" PRIu64 "s", ns / 1000000000);
+	else if (ns % 1000000 == 0)
+		fprintf(f, "%" PRIu64 "ms", ns / 1000000);
+	else
+		fprintf(f, "%" PRIu64 "us", ns / 1000);
+}
+
+static const char *value_name(const struct keyword_value *values, uint8_t v)
+{
+	for (; values->name.p; values++) {
+		if (values->value == v)
+			return values->name.p;
+	}
+	return "?";
+}
+
+static void dump_row(FILE *f, const char *prefix, const struct keyword *kw, const void *obj)
+{
+	const void *field = (const char *)obj + kw->offset;
+	const char *name = kw->name.p;
+
+	switch ((enum arg_type)kw->type) {
+	case ARG_FLAG:
+		if (*(const bool *)field)
+			fprintf(f, "%s%s\n", prefix, name);
+		break;
+	case ARG_UINT:
+	case ARG_SIZE:
+		if (*(const uint32_t *)field)
+			fprintf(f, "%s%s %" PRIu32 "\n", prefix, name, *(const uint32_t *)field);
+		break;
+	case ARG_U16:
+		if (*(const uint16_t *)field)
+			fprintf(f, "%s%s %u\n", prefix, name, *(const uint16_t *)field);
+		break;
+	case ARG_INT:
+		break; /* uid, gid: printed as names where they matter */
+	case ARG_TIME:
+	case ARG_TIME_S:
+		if (!*(const uint64_t *)field)
+			break;
+		fprintf(f, "%s%s ", prefix, name);
+		dump_duration(f, *(const uint64_t *)field);
+		fputc('\n', f);
+		break;
+	case ARG_STRING:
+	case ARG_REST:
+		if (*(char *const *)field)
+			fprintf(f, "%s%s %s\n", prefix, name, *(char *const *)field);
+		break;
+	case ARG_ENUM:
+		if (*(const uint8_t *)field)
+			fprintf(f, "%s%s %s\n", prefix, name,
+				value_name(kw->values, *(const uint8_t *)field));
+		break;
+	case ARG_FUNC:
+	case ARG_SUB:
+	case ARG_NOOP:
+		break;
+	}
+}
+
+static void dump_table(FILE *f, const char *prefix, const struct keyword_table *t,
+		       uint16_t sections, const void *obj)
+{
+	for (unsigned i = 0; i < t->n; i++) {
+		if ((t->rows[i].sections & sections) && t->rows[i].grade != 'n')
+			dump_row(f, prefix, &t->rows[i], obj);
+	}
+}
+
+static void dump_logs(FILE *f, const char *prefix, const struct conf_logs *logs)
+{
+	static const char *const formats[] = { "local", "rfc3164", "rfc5424", "priority",
+					       "short", "timed",   "iso",     "raw" };
+	char text[ADDR_TEXT_MAX];
+
+	for (unsigned i = 0; i < logs->n; i++) {
+		const struct log_target *t = &logs->targets[i];
+
+		fprintf(f, "%slog ", prefix);
+		if (t->transport == LOG_TO_UDP) {
+			addr_format(&t->udp, text, sizeof(text));
+			fprintf(f, "udp %s", text);
+		} else if (t->transport == LOG_TO_UNIX) {
+			fprintf(f, "unix %s",
+				t->un.sun_path[0] ? t->un.sun_path : t->un.sun_path + 1);
+		} else {
+			fprintf(f, "fd %d", t->fd);
+		}
+		fprintf(f, " len %u format %s facility %u levels %u-%u", t->max_len,
+			formats[t->format], t->facility, t->min_level, t->max_level);
+		if (t->sample_of)
+			fprintf(f, " sample %u-%u:%u", t->sample_lo, t->sample_hi, t->sample_of);
+		fputc('\n', f);
+	}
+}
+
+static void dump_tls(FILE *f, const char *prefix, const struct conf_tls *t)
+{
+	dump_table(f, prefix, &conf_kw_tls, SEC_BIND, t);
+	if (t->min_version)
+		fprintf(f, "%sssl-min-ver 0x%04x\n", prefix, t->min_version);
+	if (t->max_version)
+		fprintf(f, "%sssl-max-ver 0x%04x\n", prefix, t->max_version);
+	for (size_t at = 0; at < t->alpn_len; at += 1 + (unsigned char)t->alpn[at])
+		fprintf(f, "%salpn-name %.*s\n", prefix, (unsigned char)t->alpn[at],
+			t->alpn + at + 1);
+}
+
+static void dump_endpoint(FILE *f, const struct endpoint *ep)
+{
+	char text[ADDR_TEXT_MAX];
+
+	if (ep->is_dgram)
+		fputs("udp ", f);
+	switch (ep->kind) {
+	case ENDPOINT_IP:
+		addr_format(&ep->addr, text, sizeof(text));
+		fputs(text, f);
+		break;
+	case ENDPOINT_NAME:
+		fprintf(f, "name " STR_FMT " port %u", STR_ARG(ep->host), ep->port);
+		break;
+	case ENDPOINT_UNIX:
+		fprintf(f, "unix " STR_FMT, STR_ARG(ep->path));
+		break;
+	case ENDPOINT_ABNS:
+		fprintf(f, "abns " STR_FMT, STR_ARG(ep->path));
+		break;
+	case ENDPOINT_FD:
+		fprintf(f, "fd %d", ep->fd);
+		break;
+	}
+}
+
+static void dump_global(FILE *f, const struct conf_global *g)
+{
+	static const char *const levels[] = { "user", "operator", "admin" };
+	static const char *const modes[] = { "auto", "native", "generic" };
+	struct list *p;
+
+	fputs("global\n", f);
+	dump_table(f, "  ", &conf_kw_global, SEC_GLOBAL, g);
+	dump_table(f, "  ", &conf_kw_global_tls, SEC_GLOBAL, g);
+	if (g->is_master_worker)
+		fputs("  master-worker\n", f);
+	if (g->user)
+		fprintf(f, "  user %s\n", g->user);
+	if (g->group)
+		fprintf(f, "  group %s\n", g->group);
+	if (g->log_send_hostname)
+		fprintf(f, "  log-send-hostname %s\n", g->log_send_hostname);
+	for (size_t i = 0; i < ARRAY_SIZE(g->cpu_map.cpu_of_thread); i++) {
+		if (g->cpu_map.cpu_of_thread[i] >= 0)
+			fprintf(f, "  cpu-of-thread %zu %d\n", i + 1, g->cpu_map.cpu_of_thread[i]);
+	}
+	dump_logs(f, "  ", &g->logs);
+	fputs("  stats timeout ", f);
+	dump_duration(f, g->stats_timeout);
+	fputc('\n', f);
+	list_for_each(p, &g->stats_sockets) {
+		const struct conf_stats_socket *s = list_entry(p, struct conf_stats_socket, link);
+
+		fputs("  stats socket ", f);
+		dump_endpoint(f, &s->ep);
+		fprintf(f, " level %s", levels[s->level]);
+		if (s->mode >= 0)
+			fprintf(f, " mode %o", (unsigned)s->mode);
+		fputc('\n', f);
+	}
+	list_for_each(p, &g->xdp_interfaces) {
+		const struct conf_xdp_interface *x = list_entry(p, struct conf_xdp_interface, link);
+
+		fprintf(f, "  xdp interface %s mode %s%s\n", x->name, modes[x->mode],
+			x->is_exclusive ? " exclusive" : "");
+	}
+	if (g->xdp_hash_seed)
+		fprintf(f, "  xdp hash-seed %" PRIu64 "\n", g->xdp_hash_seed);
+	if (g->xdp_bpffs)
+		fprintf(f, "  xdp bpffs %s\n", g->xdp_bpffs);
+	fputs("  bind-defaults\n", f);
+	dump_tls(f, "    ", &g->bind_tls);
+	fputs("  server-defaults\n", f);
+	dump_tls(f, "    ", &g->server_tls);
+}
+
+static void dump_bind(FILE *f, const struct conf_bind *b)
+{
+	fputs("  bind ", f);
+	dump_endpoint(f, &b->ep);
+	fputc('\n', f);
+	dump_table(f, "    ", &conf_kw_bind, SEC_BIND, b);
+	if (b->mode >= 0)
+		fprintf(f, "    mode %o\n", (unsigned)b->mode);
+	for (unsigned i = 0; i < b->n_crts; i++)
+		fprintf(f, "    crt %s\n", b->crts[i]);
+	if (b->is_ssl)
+		dump_tls(f, "    ", &b->tls);
+}
+
+static void dump_server(FILE *f, const struct conf_server *s)
+{
+	fprintf(f, "  server %s ", s->name);
+	dump_endpoint(f, &s->ep);
+	fputc('\n', f);
+	dump_table(f, "    ", &conf_kw_server, SEC_SERVER, s);
+	if (s->has_check_addr) {
+		fputs("    addr ", f);
+		dump_endpoint(f, &s->check_ep);
+		fputc('\n', f);
+	}
+	if (s->send_proxy)
+		fprintf(f, "    send-proxy version %u\n", s->send_proxy);
+	if (s->track_server)
+		fprintf(f, "    tracks %s/%s\n", s->track_server->proxy->name,
+			s->track_server->name);
+	if (s->sni)
+		fprintf(f, "    sni " STR_FMT "\n", STR_ARG(expr_text(s->sni)));
+	if (s->is_ssl || s->check_ssl)
+		dump_tls(f, "    ", &s->tls);
+}
+
+static void dump_check(FILE *f, const struct conf_check *c)
+{
+	static const char *const kinds[] = { "connect", "send", "expect", "comment" };
+	static const char *const types[] = { "tcp",   "http",  "ssl-hello", "smtp",
+					     "mysql", "pgsql", "redis",	    "tcp-script" };
+	static const char *const whats[] = { "status", "rstatus", "string", "rstring",
+					     "binary", "rbinary", "hdr",    "fhdr" };
+	struct list *p;
+
+	if (c->type != CHECK_TCP)
+		fprintf(f, "  check %s\n", types[c->type]);
+	if (c->type == CHECK_HTTP)
+		fprintf(f, "  check request %s %s %s\n", c->method ? c->method : "OPTIONS",
+			c->uri ? c->uri : "/", c->version ? c->version : "HTTP/1.0");
+	if (c->headers.len)
+		fprintf(f, "  check headers %zu bytes\n", c->headers.len);
+	if (c->body.len)
+		fprintf(f, "  check body %zu bytes\n", c->body.len);
+	if (c->disable_on_404)
+		fputs("  check disable-on-404\n", f);
+	list_for_each(p, &c->steps) {
+		const struct conf_check_step *s = list_entry(p, struct conf_check_step, link);
+
+		fprintf(f, "  check step %s", kinds[s->kind]);
+		if (s->kind == STEP_EXPECT)
+			fprintf(f, "%s %s %s", s->expect.negate ? " !" : "", whats[s->expect.what],
+				s->expect.text ? s->expect.text : "");
+		for (unsigned i = 0; i < s->expect.n_status; i++)
+			fprintf(f, "%u-%u ", s->expect.status[i].lo, s->expect.status[i].hi);
+		fputc('\n', f);
+	}
+}
+
+static void dump_balance(FILE *f, const struct conf_proxy *px)
+{
+	static const char *const algos[] = { "roundrobin", "static-rr", "leastconn", "first",
+					     "source",	   "uri",	"url_param", "hdr",
+					     "random",	   "hash",	"maglev",    "peak-ewma" };
+	static const char *const functions[] = { "sdbm", "djb2", "wt6", "crc32", "none" };
+	static const char *const forwards[] = { "none", "ipip", "gue", "l2", "nat" };
+	static const char *const affinities[] = { "flow", "source", "none", "quic-cid" };
+	const struct conf_balance_params *b = &px->balance;
+
+	fprintf(f, "  balance %s %s\n", algos[b->algo], b->name ? b->name : "");
+	if (b->hash_type || b->hash_func || b->has_avalanche)
+		fprintf(f, "  hash-type %s %s%s\n", b->hash_type ? "consistent" : "map-based",
+			functions[b->hash_func], b->has_avalanche ? " avalanche" : "");
+	if (px->mode == CONF_MODE_L4)
+		fprintf(f, "  forward %s affinity %s\n", forwards[px->forward],
+			affinities[px->affinity]);
+}
+
+static void dump_rules(FILE *f, const struct conf_proxy *px)
+{
+	struct list *p;
+
+	for (int i = 0; i < RULES_COUNT; i++) {
+		list_for_each(p, &px->rules[i])
+			fprintf(f, "  rule %d %s\n", i,
+				list_entry(p, struct conf_rule, link)->text);
+	}
+	list_for_each(p, &px->use_backends) {
+		const struct conf_use_backend *u = list_entry(p, struct conf_use_backend, link);
+
+		fprintf(f, "  use_backend %s%s\n", u->text, u->cond ? " conditionally" : "");
+	}
+	list_for_each(p, &px->use_servers) {
+		const struct conf_use_server *u = list_entry(p, struct conf_use_server, link);
+
+		fprintf(f, "  use-server %s%s\n", u->text, u->cond ? " conditionally" : "");
+	}
+	list_for_each(p, &px->captures) {
+		const struct conf_capture *c = list_entry(p, struct conf_capture, link);
+
+		fprintf(f, "  capture %s %u %s len %u\n", c->is_response ? "response" : "request",
+			c->index, c->name ? c->name : "-", c->len);
+	}
+}
+
+static void dump_options(FILE *f, const struct conf_proxy *px)
+{
+	static const char *const names[] = {
+#define X(name, text) text,
+		CONF_OPTIONS(X)
+#undef X
+	};
+
+	for (unsigned i = 0; i < CONF_OPT_COUNT; i++) {
+		if (px->options & (1ull << i))
+			fprintf(f, "  option %s\n", names[i]);
+		if (px->options_no & (1ull << i))
+			fprintf(f, "  no option %s\n", names[i]);
+	}
+}
+
+static void dump_proxy(FILE *f, const struct conf_proxy *px)
+{
+	static const char *const kinds[] = { "?", "frontend", "backend", "listen" };
+	static const char *const modes[] = { "tcp", "http", "l4" };
+	struct list *p;
+
+	fprintf(f, "%s %s id %u\n", kinds[px->caps & 3], px->name, px->id);
+	fprintf(f, "  mode %s%s\n", modes[px->mode], px->is_disabled ? " disabled" : "");
+	dump_table(f, "  ", &conf_kw_proxy, SEC_DFLB, px);
+	dump_table(f, "  timeout ", &conf_kw_timeout, SEC_DFLB, px);
+	dump_options(f, px);
+	dump_logs(f, "  ", &px->logs);
+	if (px->log_format_text)
+		fprintf(f, "  log-format %s\n", px->log_format_text);
+	if (px->default_backend)
+		fprintf(f, "  default_backend %s\n", px->default_backend->name);
+	if (px->cookie.name)
+		fprintf(f, "  cookie %s%s%s%s%s%s\n", px->cookie.name,
+			px->cookie.insert ? " insert" : "", px->cookie.prefix ? " prefix" : "",
+			px->cookie.rewrite ? " rewrite" : "",
+			px->cookie.indirect ? " indirect" : "",
+			px->cookie.nocache ? " nocache" : "");
+	if (px->stats.is_enabled)
+		fprintf(f, "  stats uri %s\n", px->stats.uri);
+	dump_rules(f, px);
+	list_for_each(p, &px->binds)
+		dump_bind(f, list_entry(p, struct conf_bind, link));
+	if (px->caps & CONF_CAP_BACKEND) {
+		dump_balance(f, px);
+		dump_table(f, "  ", &conf_kw_balance, SEC_BACKEND, px);
+		dump_check(f, &px->check);
+	}
+	list_for_each(p, &px->servers)
+		dump_server(f, list_entry(p, struct conf_server, link));
+}
+
+void conf_dump(const struct conf *c, FILE *out)
+{
+	struct list *p;
+
+	dump_global(out, &c->global);
+	list_for_each(p, &c->proxies)
+		dump_proxy(out, list_entry(p, struct conf_proxy, link));
+	list_for_each(p, &c->userlists) {
+		const struct conf_userlist *ul = list_entry(p, struct conf_userlist, link);
+
+		fprintf(out, "userlist " STR_FMT " users %u\n", STR_ARG(ul->list.name),
+			ul->list.n_users);
+	}
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Servers after parsing: numbers, ports, limits, TLS, and who tracks whom. Control thread. */
+#include <errno.h>
+
+#include "conf/conf_priv.h"
+
+static struct server_build *build_of(struct conf_server *s)
+{
+	return container_of(s, struct server_build, srv);
+}
+
+char *under_base(struct parser *ps, const char *base, char *path)
+{
+	struct str s;
+
+	if (!path || !base || path[0] == '/' || path[0] == '@')
+		return path;
+	s = arena_printf(&ps->conf->arena, "%s/%s", base, path);
+	return (char *)s.p;
+}
+
+int merge_tls(struct parser *ps, struct conf_tls *t, const struct conf_tls *def)
+{
+	const struct conf_global *g = &ps->conf->global;
+	bool has_ca = t->ca_file, has_crl = t->crl_file, has_cv = t->ca_verify_file;
+
+#define MERGE(field)   \
+	if (!t->field) \
+	t->field = def->field
+	MERGE(ciphers);
+	MERGE(ciphersuites);
+	MERGE(curves);
+	MERGE(sigalgs);
+	MERGE(ca_file);
+	MERGE(crl_file);
+	MERGE(verify);
+	MERGE(max_version);
+	MERGE(min_version);
+#undef MERGE
+	if (!t->has_alpn) {
+		t->alpn = def->alpn;
+		t->alpn_len = def->alpn_len;
+		t->has_alpn = def->has_alpn;
+	}
+	t->no_tickets |= def->no_tickets;
+	t->prefer_client_ciphers |= def->prefer_client_ciphers;
+	t->strict_sni |= def->strict_sni;
+	if (!t->min_version) /* unless only older ones are wanted */
+		t->min_version = t->max_version && t->max_version < 0x0303 ? t->max_version
+									   : 0x0303;
+	t->ca_file = under_base(ps, g->ca_base, t->ca_file);
+	t->crl_file = under_base(ps, g->ca_base, t->crl_file);
+	t->ca_verify_file = under_base(ps, g->ca_base, t->ca_verify_file);
+	return (has_ca && !t->ca_file) || (has_crl && !t->crl_file) ||
+			       (has_cv && !t->ca_verify_file)
+		       ? -ENOMEM
+		       : 0;
+}
+
+static int finalize_tls(struct parser *ps, struct conf_server *s)
+{
+	const struct conf_global *g = &ps->conf->global;
+	struct line *l = build_of(s)->line;
+	int r = merge_tls(ps, &s->tls, &g->server_tls);
+
+	if (r)
+		return r;
+	if (s->tls.max_version && s->tls.min_version > s->tls.max_version)
+		return conf_fail(ps, l, 0,
+				 "no TLS version is left between 'ssl-min-ver' and 'ssl-max-ver'");
+	if (!s->tls.verify)
+		s->tls.verify = CONF_VERIFY_REQUIRED;
+	if (s->crt) {
+		s->crt = under_base(ps, g->crt_base, s->crt);
+		if (!s->crt)
+			return -ENOMEM;
+	}
+	if (s->tls.verify == CONF_VERIFY_REQUIRED && !s->tls.ca_file)
+		return conf_fail(ps, l, 1,
+				 "server '%.64s' uses TLS, but no 'ca-file' says which "
+				 "certificates are good: add "
+				 "'ca-file <file>' (or 'ca-file @system-ca'), or 'verify none' if "
+				 "the network is "
+				 "trusted",
+				 s->name);
+	return 0;
+}
+
+/* The one port that all binds of a `listen` section have, or 0. */
+static uint16_t port_of_binds(const struct conf_proxy *px)
+{
+	uint16_t port = 0;
+	struct list *p;
+
+	list_for_each(p, &px->binds) {
+		const struct conf_bind *b = list_entry(p, struct conf_bind, link);
+
+		if (b->ep.kind != ENDPOINT_IP || (port && port != b->ep.port))
+			return 0;
+		port = b->ep.port;
+	}
+	return port;
+}
+
+static int finalize_port(struct parser *ps, struct conf_server *s)
+{
+	const struct conf_proxy *px = s->proxy;
+	struct line *l = build_of(s)->line;
+	uint16_t port;
+
+	if (s->ep.kind != ENDPOINT_IP && s->ep.kind != ENDPOINT_NAME)
+		return 0;
+	if (s->ep.port)
+		return 0;
+	port = port_of_binds(px);
+	if (px->mode == CONF_MODE_L4) {
+		if (s->has_check && !s->check_port)
+			s->check_port = port;
+		return s->has_check && !s->check_port
+			       ? conf_fail(ps, l, 2,
+					   "the health check of server '%.64s' needs a port: add "
+					   "'port <number>'",
+					   s->name)
+			       : 0;
+	}
+	if (!port)
+		return conf_fail(ps, l, 2, "missing port of server '%.64s': write <address>:<port>",
+				 s->name);
+	s->ep.port = s->ep.port_last = port;
+	if (s->ep.kind == ENDPOINT_IP)
+		addr_set_port(&s->ep.addr, port);
+	return 0;
+}
+
+static int finalize_server(struct parser *ps, struct conf_server *s)
+{
+	int r = finalize_port(ps, s);
+
+	if (r == 0 && (s->is_ssl || s->check_ssl))
+		r = finalize_tls(ps, s);
+	/* Only a minimum, or one that is not below the maximum: a plain maximum. */
+	if (s->minconn && s->minconn >= s->maxconn) {
+		s->maxconn = s->minconn;
+		s->minconn = 0;
+	}
+	return r;
+}
+
+int finalize_servers(struct parser *ps, struct proxy_build *b)
+{
+	struct conf_names *taken = names_new(&ps->arena);
+	unsigned next = 1;
+	struct list *p;
+	int r = taken ? 0 : -ENOMEM;
+
+	list_for_each(p, &b->px.servers) {
+		struct conf_server *s = list_entry(p, struct conf_server, link);
+
+		if (r != -ENOMEM)
+			r = claim_id(ps, taken, &s->id, &s->pos, "server");
+	}
+	list_for_each(p, &b->px.servers) {
+		struct conf_server *s = list_entry(p, struct conf_server, link);
+
+		if (r != -ENOMEM && !s->id)
+			r = assign_id(ps, taken, &s->id, &next);
+		if (r != -ENOMEM)
+			r = finalize_server(ps, s);
+	}
+	return r == -ENOMEM ? r : 0;
+}
+
+/* --- track ------------------------------------------------------------------------------------- */
+
+static int resolve_track(struct parser *ps, struct conf_server *s)
+{
+	struct line *l = build_of(s)->line;
+	struct str name = str_from_cstr(s->track), first = str_cut(&name, '/');
+	const struct conf_proxy *px = s->proxy;
+
+	if (name.p)
+		px = names_find(ps->conf->backends, first);
+	else
+		name = first;
+	if (!px)
+		return conf_fail(ps, l, 1,
+				 "server '%.64s' tracks '%.64s', but there is no backend '" STR_FMT
+				 "'",
+				 s->name, s->track, STR_ARG(str_sub(first, 0, 64)));
+	s->track_server = names_find(px->server_names, name);
+	if (!s->track_server)
+		return conf_fail(ps, l, 1,
+				 "server '%.64s' tracks '%.64s', but '%s' has no such server",
+				 s->name, s->track, px->name);
+	if (s->has_check)
+		return conf_fail(ps, l, 1, "server '%.64s' has 'check' and 'track': leave one out",
+				 s->name);
+	return 0;
+}
+
+/* A chain must end at a server with a check; it cannot be longer than there are servers. */
+static int check_chain(struct parser *ps, struct conf_server *s)
+{
+	const struct conf_server *slow = s, *end = s;
+
+	while (end->track_server) {
+		end = end->track_server;
+		if (end->track_server)
+			end = end->track_server;
+		slow = slow->track_server;
+		if (end == slow && end->track_server)
+			return conf_fail(ps, build_of(s)->line, 1,
+					 "server '%.64s' tracks itself in a circle", s->name);
+	}
+	if (!end->has_check && !end->has_agent)
+		return conf_fail(ps, build_of(s)->line, 1,
+				 "server '%.64s' tracks '%.64s', which has no health check: add "
+				 "'check' there",
+				 s->name, s->track);
+	return 0;
+}
+
+static int for_tracking(struct parser *ps, int (*call)(struct parser *ps, struct conf_server *s))
+{
+	struct list *p, *q;
+	int r = 0;
+
+	list_for_each(p, &ps->builds) {
+		struct proxy_build *b = list_entry(p, struct proxy_build, link);
+
+		list_for_each(q, &b->px.servers) {
+			struct conf_server *s = list_entry(q, struct conf_server, link);
+
+			if (s->track && r != -ENOMEM)
+				r = call(ps, s);
+		}
+	}
+	return r == -ENOMEM ? r : 0;
+}
+
+static int check_resolved_chain(struct parser *ps, struct conf_server *s)
+{
+	return s->track_server ? check_chain(ps, s) : 0;
+}
+
+int finalize_tracks(struct parser *ps)
+{
+	int r = for_tracking(ps, resolve_track);
+
+	return r ? r : for_tracking(ps, check_resolved_chain);
+}

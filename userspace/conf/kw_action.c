@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The action of a rule: one row each, with the rule sets that allow it and a function for what follows.
+ * Control thread; what is compiled lives in the configuration's arena.
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "conf/conf_priv.h"
+
+struct action_ctx {
+	struct proxy_build *b;
+	struct conf_rule *rule;
+	enum conf_ruleset set;
+	unsigned place;
+	struct str arg; /* "x" of "set-var(x)"; p NULL: no parentheses */
+};
+
+struct action {
+	struct str name;
+	uint8_t kind; /* enum conf_action_kind */
+	uint8_t sets; /* bit per enum conf_ruleset */
+	bool has_arg; /* "name(arg)" */
+	bool is_pending;
+	char grade;
+	int (*parse)(struct parser *ps, struct line *l, struct action_ctx *c);
+	const char *args, *help;
+};
+
+#define BIT(set) (1u << RULES_##set)
+#define TCP_REQ	 (BIT(TCP_CONNECTION) | BIT(TCP_SESSION) | BIT(TCP_CONTENT))
+#define TCP_ANY	 (TCP_REQ | BIT(TCP_RESPONSE))
+#define REQ	 BIT(HTTP_REQUEST)
+#define RSP	 BIT(HTTP_RESPONSE)
+#define AFTER	 BIT(HTTP_AFTER_RESPONSE)
+#define HTTP	 (REQ | RSP | AFTER)
+
+static int parse_none(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	return 0;
+}
+
+static int parse_answer(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	struct conf_reply *r = arena_zalloc(&ps->conf->arena, sizeof(*r));
+	int ret;
+
+	if (!r)
+		return -ENOMEM;
+	list_init(&r->headers);
+	c->rule->reply = r;
+	ret = parse_reply(ps, c->b, l, c->place, r);
+	if (ret == 0 && !r->status)
+		r->status = c->rule->action == ACTION_RETURN   ? 200
+			    : c->rule->action == ACTION_TARPIT ? 500
+			    : c->set == RULES_HTTP_RESPONSE    ? 502
+							       : 403;
+	if (ret == 0 && r->body && !r->content_type)
+		ret = conf_fail(ps, l, l->at, "a body needs 'content-type'");
+	return ret;
+}
+
+static int parse_redirect_action(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	c->rule->redirect = arena_zalloc(&ps->conf->arena, sizeof(*c->rule->redirect));
+	if (!c->rule->redirect)
+		return -ENOMEM;
+	return parse_redirect(ps, c->b, l, c->place, c->rule->redirect);
+}
+
+static int parse_auth(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	return line_accept(l, "realm") ? arg_string(ps, l, "a realm", &c->rule->name) : 0;
+}
+
+static int want_header(struct parser *ps, struct line *l, char **ret)
+{
+	int r = arg_string(ps, l, "the name of a header", ret);
+
+	for (const char *p = r ? "" : *ret; *p; p++) {
+		if (*p <= ' ' || *p == ':' || *p == 127)
+			return conf_fail(ps, l, l->at - 1, "'%.64s' cannot be the name of a header",
+					 *ret);
+	}
+	return r;
+}
+
+static int parse_header_fmt(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	int r = want_header(ps, l, &c->rule->name);
+
+	return r ? r : compile_format(ps, c->b, l, c->place, &c->rule->fmt);
+}
+
+static int parse_del_header(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	static const struct keyword_value matches[] = { VALUE("str", MATCH_STR),
+							VALUE("beg", MATCH_BEG),
+							VALUE("end", MATCH_END),
+							VALUE("sub", MATCH_SUB), VALUES_END };
+	int r = arg_string(ps, l, "the name of a header", &c->rule->name);
+
+	if (r || !line_accept(l, "-m"))
+		return r;
+	if (str_is_eq(line_peek(l), STR("reg")))
+		return conf_fail(ps, l, l->at, "'-m reg' is not supported by this version");
+	return arg_value(ps, l, matches, &c->rule->match);
+}
+
+/* [<header>] <regex> <format> */
+static int parse_replace(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	bool has_header = c->rule->action == ACTION_REPLACE_HEADER ||
+			  c->rule->action == ACTION_REPLACE_VALUE;
+	int r = has_header ? want_header(ps, l, &c->rule->name) : 0;
+
+	if (r == 0)
+		r = arg_string(ps, l, "a regular expression", &c->rule->regex);
+	if (r == 0)
+		r = compile_regex(ps, c->b, l, &c->rule->re);
+	return r ? r : compile_format(ps, c->b, l, c->place, &c->rule->fmt);
+}
+
+static int parse_fmt(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	return compile_format(ps, c->b, l, c->place, &c->rule->fmt);
+}
+
+static int parse_sample(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	return compile_expr(ps, c->b, l, c->place, &c->rule->expr);
+}
+
+static int parse_status(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	uint64_t v;
+	int r = arg_u64(ps, l, 100, 999, &v);
+
+	if (r)
+		return r;
+	c->rule->number = (uint32_t)v;
+	return line_accept(l, "reason") ? arg_string(ps, l, "a reason", &c->rule->name) : 0;
+}
+
+static int parse_var(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	struct str name = c->arg, cond = c->arg;
+	enum var_scope scope;
+	struct err err;
+	int r;
+
+	name = str_cut(&cond, ',');
+	if (cond.p)
+		return conf_fail(ps, l, l->at - 1,
+				 "conditions in '%s(…)' are not supported by this version",
+				 c->rule->action == ACTION_SET_VAR ? "set-var" : "set-var-fmt");
+	r = vars_intern(name, &scope, &c->rule->var_id, &err);
+	if (r == -ENOMEM)
+		return r;
+	if (r)
+		return conf_fail_off(ps, l, l->at - 1, (size_t)(name.p - l->words[l->at - 1].p),
+				     "%s", err.text);
+	c->rule->var_scope = (uint8_t)scope;
+	if ((c->set == RULES_TCP_CONNECTION || c->set == RULES_TCP_SESSION) && scope != VAR_SESS &&
+	    scope != VAR_PROC)
+		return conf_fail(ps, l, l->at - 1,
+				 "only variables 'sess.…' and 'proc.…' exist before a request");
+	if (c->rule->action == ACTION_UNSET_VAR)
+		return 0;
+	return c->rule->action == ACTION_SET_VAR ? parse_sample(ps, l, c) : parse_fmt(ps, l, c);
+}
+
+/* capture <sample> len <n>: a further field of the log line */
+static int parse_capture_action(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	struct conf_capture *cap;
+	uint64_t len;
+	int r = parse_sample(ps, l, c);
+
+	if (r)
+		return r;
+	if (!line_accept(l, "len"))
+		return conf_fail(ps, l, l->at,
+				 "'capture' expects 'len <number>' ('id' is not supported by this "
+				 "version)");
+	if (c->b->section & (SEC_BACKEND | SEC_DEFAULTS))
+		return conf_fail(ps, l, l->at - 1, "'capture … len' is only allowed in frontends");
+	r = arg_u64(ps, l, 1, 65535, &len);
+	if (r)
+		return r;
+	cap = capture_new(ps, &c->b->px, STR_NULL, (uint32_t)len, c->set == RULES_HTTP_RESPONSE);
+	if (!cap)
+		return -ENOMEM;
+	c->rule->index = cap->index;
+	c->rule->number = (uint32_t)len;
+	return 0;
+}
+
+static int parse_log_level(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	struct str w;
+	int r = line_want(ps, l, "a level such as info, or 'silent'", &w), level;
+
+	if (r)
+		return r;
+	level = str_is_eq(w, STR("silent")) ? 8 : log_level_from_name(w);
+	if (level < 0)
+		return conf_fail(ps, l, l->at - 1,
+				 "'set-log-level' expects a level such as info, or 'silent'");
+	c->rule->number = (uint32_t)level;
+	return 0;
+}
+
+static int parse_timeout(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	static const struct keyword_value which[] = { VALUE("server", 0), VALUE("tunnel", 1),
+						      VALUE("client", 2), VALUES_END };
+	uint8_t v;
+	uint64_t ns;
+	int r = arg_value(ps, l, which, &v);
+
+	if (r)
+		return r;
+	c->rule->name = (char *)which[v].name.p;
+	if (str_to_duration(line_peek(l), 1000000, &ns))
+		return parse_sample(ps, l, c);
+	l->at++;
+	if (ns / 1000000 == 0 || ns / 1000000 > UINT32_MAX)
+		return conf_fail(ps, l, l->at - 1, "'set-timeout' expects a time from 1ms to 49d");
+	c->rule->number = (uint32_t)(ns / 1000000);
+	return 0;
+}
+
+static int parse_expect_proxy(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	return line_accept(l, "layer4")
+		       ? 0
+		       : conf_fail(ps, l, l->at, "'expect-proxy' expects 'layer4'");
+}
+
+#define ACTION(text, k, in, p, ...) { NAME(text), ACTION_##k, in, .parse = p, __VA_ARGS__ }
+
+static const struct action actions[] = {
+	ACTION("accept", ACCEPT, TCP_ANY, parse_none, .grade = '1',
+	       .help = "no further rules of this set"),
+	ACTION("reject", REJECT, TCP_ANY | REQ, parse_none, .grade = '1',
+	       .help = "closes the connection"),
+	ACTION("allow", ALLOW, HTTP, parse_none, .grade = '1',
+	       .help = "no further rules of this set"),
+	ACTION("deny", DENY, REQ | RSP, parse_answer, .grade = '1',
+	       .args = "[deny_status <n>] [content-type <t> string|lf-string|file|lf-file <x>] "
+		       "[hdr <n> <v>]",
+	       .help = "answers 403 (502 for a response)"),
+	ACTION("tarpit", TARPIT, REQ, parse_answer, .grade = '1', .args = "[deny_status <n>]",
+	       .help = "answers 500, after a while"),
+	ACTION("return", RETURN, REQ | RSP, parse_answer, .grade = '1',
+	       .args = "[status <n>] [content-type <t> string|lf-string|file|lf-file <x>] [hdr <n> "
+		       "<v>]",
+	       .help = "answers itself"),
+	ACTION("redirect", REDIRECT, REQ | RSP, parse_redirect_action, .grade = '1',
+	       .args = "location|prefix|scheme <to> [code <n>] [drop-query] [append-slash]",
+	       .help = "sends the client elsewhere"),
+	ACTION("auth", AUTH, REQ, parse_auth, .grade = '1', .args = "[realm <r>]",
+	       .help = "answers 401"),
+	ACTION("silent-drop", SILENT_DROP, TCP_ANY | REQ | RSP, parse_none, .grade = '1',
+	       .help = "forgets the connection without telling the client"),
+	ACTION("set-header", SET_HEADER, HTTP, parse_header_fmt, .grade = '1',
+	       .args = "<name> <format>", .help = "replaces a header"),
+	ACTION("add-header", ADD_HEADER, HTTP, parse_header_fmt, .grade = '1',
+	       .args = "<name> <format>", .help = "adds a header"),
+	ACTION("del-header", DEL_HEADER, HTTP, parse_del_header, .grade = '1',
+	       .args = "<name> [-m str|beg|end|sub]", .help = "removes headers"),
+	ACTION("replace-header", REPLACE_HEADER, HTTP, parse_replace, .grade = '1',
+	       .args = "<name> <regex> <format>", .help = "rewrites whole values of a header"),
+	ACTION("replace-value", REPLACE_VALUE, HTTP, parse_replace, .grade = '1',
+	       .args = "<name> <regex> <format>", .help = "rewrites items of a header's list"),
+	ACTION("set-path", SET_PATH, REQ, parse_fmt, .grade = '1', .args = "<format>",
+	       .help = "the path"),
+	ACTION("set-pathq", SET_PATHQ, REQ, parse_fmt, .grade = '1', .args = "<format>",
+	       .help = "path and query"),
+	ACTION("set-query", SET_QUERY, REQ, parse_fmt, .grade = '1', .args = "<format>",
+	       .help = "the query"),
+	ACTION("set-uri", SET_URI, REQ, parse_fmt, .grade = '1', .args = "<format>",
+	       .help = "the whole target"),
+	ACTION("set-method", SET_METHOD, REQ, parse_fmt, .grade = '1', .args = "<format>",
+	       .help = "the method"),
+	ACTION("replace-path", REPLACE_PATH, REQ, parse_replace, .grade = '1',
+	       .args = "<regex> <format>", .help = "rewrites the path"),
+	ACTION("replace-pathq", REPLACE_PATHQ, REQ, parse_replace, .grade = '1',
+	       .args = "<regex> <format>", .help = "rewrites path and query"),
+	ACTION("replace-uri", REPLACE_URI, REQ, parse_replace, .grade = '1',
+	       .args = "<regex> <format>", .help = "rewrites the whole target"),
+	ACTION("set-status", SET_STATUS, RSP | AFTER, parse_status, .grade = '1',
+	       .args = "<status> [reason <text>]", .help = "the status"),
+	ACTION("set-var", SET_VAR, TCP_ANY | HTTP, parse_var, .has_arg = true, .grade = '1',
+	       .args = "(<scope>.<name>) <expression>", .help = "a variable"),
+	ACTION("set-var-fmt", SET_VAR_FMT, BIT(TCP_CONTENT) | HTTP, parse_var, .has_arg = true,
+	       .grade = '2', .args = "(<scope>.<name>) <format>", .help = "a variable"),
+	ACTION("unset-var", UNSET_VAR, BIT(TCP_CONTENT) | HTTP, parse_var, .has_arg = true,
+	       .grade = '1', .args = "(<scope>.<name>)", .help = "forgets a variable"),
+	ACTION("capture", CAPTURE, BIT(TCP_CONTENT) | REQ | RSP, parse_capture_action, .grade = '1',
+	       .args = "<expression> len <n>", .help = "a further field of the log line"),
+	ACTION("set-src", SET_SRC, BIT(TCP_CONTENT) | REQ, parse_sample, .grade = '1',
+	       .args = "<expression>", .help = "the client's address"),
+	ACTION("set-src-port", SET_SRC_PORT, BIT(TCP_CONTENT) | REQ, parse_sample, .grade = '1',
+	       .args = "<expression>", .help = "the client's port"),
+	ACTION("set-dst", SET_DST, BIT(TCP_CONTENT) | REQ, parse_sample, .grade = '1',
+	       .args = "<expression>", .help = "the destination's address"),
+	ACTION("set-dst-port", SET_DST_PORT, BIT(TCP_CONTENT) | REQ, parse_sample, .grade = '1',
+	       .args = "<expression>", .help = "the destination's port"),
+	ACTION("set-log-level", SET_LOG_LEVEL, BIT(TCP_CONTENT) | HTTP, parse_log_level,
+	       .grade = '2', .args = "<level>|silent", .help = "severity of the log line"),
+	ACTION("set-timeout", SET_TIMEOUT, REQ | RSP, parse_timeout, .grade = '2',
+	       .args = "server|tunnel|client <time>|<expression>",
+	       .help = "a timeout of this stream"),
+	ACTION("expect-proxy", EXPECT_PROXY, BIT(TCP_CONNECTION), parse_expect_proxy, .grade = '1',
+	       .args = "layer4", .help = "the connection begins with a PROXY header"),
+};
+
+static const char *const pending[] = {
+	"track-sc*",
+	"sc-inc-gpc*",
+	"sc-set-gpt*",
+	"sc-add-gpc",
+	"use-service",
+	"set-nice",
+	"set-mark",
+	"set-tos",
+	"set-fc-mark",
+	"set-fc-tos",
+	"set-bc-mark",
+	"set-bc-tos",
+	"xdp-drop",
+	"wait-for-body",
+	"wait-for-handshake",
+	"add-acl*",
+	"del-acl*",
+	"set-map*",
+	"del-map*",
+	"set-priority-class",
+	"set-priority-offset",
+	"set-bandwidth-limit",
+	"set-retries",
+	"do-resolve*",
+	"disable-l7-retry",
+	"pause",
+	"strict-mode",
+	"early-hint",
+	"close",
+	NULL,
+};
+static const char *const refused[] = {
+	"normalize-uri",   "cache-use",	  "cache-store", "send-spoe-group", "lua.*",
+	"do-log",	   "switch-mode", "attach-srv",	 "set-headers-bin", "add-headers-bin",
+	"del-headers-bin", "set-fc-mark", NULL,
+};
+
+static const char *const set_names[RULES_COUNT] = {
+	[RULES_TCP_CONNECTION] = "tcp-request connection",
+	[RULES_TCP_SESSION] = "tcp-request session",
+	[RULES_TCP_CONTENT] = "tcp-request content",
+	[RULES_TCP_RESPONSE] = "tcp-response content",
+	[RULES_HTTP_REQUEST] = "http-request",
+	[RULES_HTTP_RESPONSE] = "http-response",
+	[RULES_HTTP_AFTER_RESPONSE] = "http-after-response",
+};
+
+static int fail_action(struct parser *ps, struct line *l, enum conf_ruleset set, struct str name,
+		       const struct action *elsewhere)
+{
+	struct nearest near;
+	char hint[96];
+
+	name = str_sub(name, 0, 64);
+	if (elsewhere && elsewhere->is_pending)
+		return conf_fail(ps, l, l->at - 1, "'" STR_FMT "' is not supported by this version",
+				 STR_ARG(name));
+	if (elsewhere)
+		return conf_fail(ps, l, l->at - 1, "'" STR_FMT "' is not possible in '%s'",
+				 STR_ARG(name), set_names[set]);
+	if (name_pattern_has(pending, name))
+		return conf_fail(ps, l, l->at - 1, "'" STR_FMT "' is not supported by this version",
+				 STR_ARG(name));
+	if (name_pattern_has(refused, name))
+		return conf_fail(ps, l, l->at - 1,
+				 "'" STR_FMT "' is known by HAProxy but not supported by Headgate",
+				 STR_ARG(name));
+	nearest_init(&near, name);
+	for (size_t i = 0; i < ARRAY_SIZE(actions); i++) {
+		if ((actions[i].sets & (1u << set)) && !actions[i].is_pending)
+			nearest_offer(&near, actions[i].name);
+	}
+	return conf_fail(ps, l, l->at - 1, "unknown action '" STR_FMT "' in '%s'%s", STR_ARG(name),
+			 set_names[set], nearest_hint(&near, hint));
+}
+
+static int find_action(struct parser *ps, struct line *l, struct action_ctx *c,
+		       const struct action **ret)
+{
+	const struct action *elsewhere = NULL;
+	struct str word, name;
+	size_t open;
+	int r = line_want(ps, l, "an action", &word);
+
+	if (r)
+		return r;
+	open = str_find_char(word, '(');
+	name = open == SIZE_MAX ? word : str_sub(word, 0, open);
+	for (size_t i = 0; i < ARRAY_SIZE(actions); i++) {
+		const struct action *a = &actions[i];
+
+		if (!str_is_eq(a->name, name))
+			continue;
+		if (a->is_pending || !(a->sets & (1u << c->set))) {
+			elsewhere = a;
+			continue;
+		}
+		if (a->has_arg != (open != SIZE_MAX) || (a->has_arg && word.p[word.len - 1] != ')'))
+			return conf_fail(ps, l, l->at - 1,
+					 a->has_arg ? "'" STR_FMT "' expects '(…)'"
+						    : "'" STR_FMT "' takes nothing in parentheses",
+					 STR_ARG(a->name));
+		if (a->has_arg)
+			c->arg = str_sub(word, open + 1, word.len - open - 2);
+		*ret = a;
+		return 0;
+	}
+	return fail_action(ps, l, c->set, name, elsewhere);
+}
+
+int parse_action(struct parser *ps, struct proxy_build *b, struct line *l, enum conf_ruleset set,
+		 struct list *to)
+{
+	struct conf_rule *rule = arena_zalloc(&ps->conf->arena, sizeof(*rule));
+	struct action_ctx c = { .b = b, .rule = rule, .set = set, .place = ruleset_place(set) };
+	const struct action *a = NULL;
+	int r;
+
+	if (!rule)
+		return -ENOMEM;
+	rule->pos = l->pos;
+	rule->text = line_join(ps, l, 0);
+	if (!rule->text)
+		return -ENOMEM;
+	r = find_action(ps, l, &c, &a);
+	if (r)
+		return r;
+	l->kw = l->at - 1;
+	l->kw_n = 1;
+	rule->action = a->kind;
+	r = a->parse(ps, l, &c);
+	if (r == 0)
+		r = compile_condition(ps, b, l, c.place, &rule->cond);
+	if (r == 0)
+		list_push_back(to, &rule->link);
+	return r;
+}
+
+const struct conf_keyword_doc *action_doc(unsigned i, struct conf_keyword_doc *doc,
+					  char sections[160])
+{
+	const struct action *a = &actions[i];
+	size_t len = 0;
+
+	if (i >= ARRAY_SIZE(actions))
+		return NULL;
+	sections[0] = '\0';
+	for (unsigned s = 0; s < RULES_COUNT; s++) {
+		if (a->sets & (1u << s) && len < 150)
+			len += (size_t)snprintf(sections + len, 160 - len, "%s%s", len ? ", " : "",
+						set_names[s]);
+	}
+	*doc = (struct conf_keyword_doc){ .name = a->name.p,
+					  .sections = sections,
+					  .args = a->args,
+					  .help = a->help,
+					  .grade = a->grade };
+	return doc;
+}

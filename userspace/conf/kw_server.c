@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * `server` and `default-server`: a server starts as a copy of what the default-server lines before it
+ * said. Names are looked up in a hash table: a backend may have thousands. Control thread.
+ */
+#include <errno.h>
+
+#include "conf/conf_priv.h"
+
+#define AT(field) .offset = offsetof(struct conf_server, field)
+
+static int parse_sni(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	/* Evaluated per request, so that it can use fields of the request. */
+	return compile_expr(ps, ps->px, l, PLACE_REQ | PLACE_CONTENT,
+			    &((struct conf_server *)obj)->sni);
+}
+
+static int parse_check_addr(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_server *s = obj;
+	bool is_agent = kw->min;
+	int r = arg_endpoint(ps, l, is_agent ? &s->agent_ep : &s->check_ep);
+
+	if (r)
+		return r;
+	if (!is_agent && s->check_ep.kind != ENDPOINT_IP)
+		return conf_fail(ps, l, l->at - 1, "'addr' expects an IP address");
+	if (!is_agent) {
+		s->has_check_addr = true;
+		if (s->check_ep.port && !s->check_port)
+			s->check_port = s->check_ep.port;
+	}
+	return 0;
+}
+
+static int parse_observe(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	static const struct keyword_value values[] = { VALUE("layer4", OBSERVE_L4),
+						       VALUE("layer7", OBSERVE_L7),
+						       VALUE("none", OBSERVE_NONE), VALUES_END };
+	uint8_t v;
+	int r = arg_value(ps, l, values, &v);
+
+	if (r == 0)
+		((struct conf_server *)obj)->observe = v;
+	return r;
+}
+
+static const struct keyword_value on_errors[] = { VALUE("fastinter", ON_ERROR_FASTINTER),
+						  VALUE("fail-check", ON_ERROR_FAIL_CHECK),
+						  VALUE("sudden-death", ON_ERROR_SUDDEN_DEATH),
+						  VALUE("mark-down", ON_ERROR_MARK_DOWN),
+						  VALUES_END };
+
+/* on-marked-down, on-marked-up: one thing each can be done. */
+static int parse_on_marked(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	static const struct keyword_value down[] = { VALUE("shutdown-sessions", 1), VALUES_END };
+	static const struct keyword_value up[] = { VALUE("shutdown-backup-sessions", 1),
+						   VALUES_END };
+	uint8_t v;
+	int r = arg_value(ps, l, kw->min ? up : down, &v);
+
+	if (r == 0)
+		*(bool *)((char *)obj + kw->offset) = true;
+	return r;
+}
+
+static int parse_send_proxy(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	((struct conf_server *)obj)->send_proxy = l->is_negated ? 0 : (uint8_t)kw->min;
+	return 0;
+}
+
+static int parse_proto(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	static const struct keyword_value values[] = { VALUE("h1", SERVER_PROTO_H1),
+						       VALUE("h2", SERVER_PROTO_H2), VALUES_END };
+	uint8_t v;
+	int r = arg_value(ps, l, values, &v);
+
+	if (r)
+		return r;
+	if (v == SERVER_PROTO_H2 && !CONF_HAS_H2)
+		return conf_fail(ps, l, l->at - 1, "HTTP/2 is not supported by this version");
+	((struct conf_server *)obj)->proto = v;
+	return 0;
+}
+
+static int parse_pool_max(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	uint32_t *field = (uint32_t *)((char *)obj + kw->offset);
+	uint64_t v;
+	int r;
+
+	if (line_accept(l, "-1")) {
+		*field = UINT32_MAX;
+		return 0;
+	}
+	r = arg_u64(ps, l, 0, UINT32_MAX - 1, &v);
+	if (r == 0)
+		*field = (uint32_t)v;
+	return r;
+}
+
+static int parse_enabled(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	((struct conf_server *)obj)->is_disabled = false;
+	return 0;
+}
+
+#define FLAG(text, field, what) \
+	{ NAME(text), SEC_SRV, ARG_FLAG, KW_NO, AT(field), .grade = '1', .help = what }
+#define SET_TIME(text, field, d, what)                         \
+	{ NAME(text),	SEC_SRV,	  ARG_TIME, AT(field), \
+	  .grade = '1', .args = "<time>", .def = d, .help = what }
+#define SET_UINT(text, field, lo, hi, d, what)                                                \
+	{ NAME(text),	      SEC_SRV,	ARG_UINT,    AT(field), NUMBER(lo, hi), .grade = '1', \
+	  .args = "<number>", .def = d, .help = what }
+
+static const struct keyword rows[] = {
+	FLAG("check", has_check, "health checks"),
+	FLAG("backup", is_backup, "used when no other server is up"),
+	FLAG("disabled", is_disabled, "starts in maintenance"),
+	{ NAME("enabled"), SEC_SRV, ARG_FUNC, .parse = parse_enabled, .grade = '1',
+	  .help = "the opposite of 'disabled'" },
+	FLAG("ssl", is_ssl, "TLS to this server"),
+	FLAG("check-ssl", check_ssl, "TLS in health checks"),
+	FLAG("check-send-proxy", check_send_proxy, "PROXY header in health checks"),
+	SET_TIME("inter", inter, "2s", "interval between health checks"),
+	SET_TIME("fastinter", fastinter, "inter", "the same while the state changes"),
+	SET_TIME("downinter", downinter, "inter", "the same while the server is down"),
+	SET_TIME("slowstart", slowstart, NULL,
+		 "a server that comes up gets its full weight after this"),
+	SET_TIME("pool-purge-delay", pool_purge_delay, "5s",
+		 "idle connections are looked through so often"),
+	SET_UINT("rise", rise, 1, 65535, "2", "good checks until a server is up"),
+	SET_UINT("fall", fall, 1, 65535, "3", "bad checks until a server is down"),
+	SET_UINT("weight", weight, 0, 256, "1", "share of the load"),
+	SET_UINT("maxconn", maxconn, 0, UINT32_MAX, NULL, "connections at a time; others wait"),
+	SET_UINT("minconn", minconn, 0, UINT32_MAX, NULL, "the same while the backend is not full"),
+	SET_UINT("maxqueue", maxqueue, 0, UINT32_MAX, NULL, "requests that wait for this server"),
+	SET_UINT("error-limit", error_limit, 1, UINT32_MAX, "10", "errors until on-error acts"),
+	SET_UINT("id", id, 1, INT32_MAX, NULL, "number in statistics"),
+	{ NAME("port"), SEC_SRV, ARG_U16, AT(check_port), NUMBER(1, 65535), .grade = '1',
+	  .args = "<port>", .help = "port for health checks" },
+	{ NAME("addr"), SEC_SRV, ARG_FUNC, .parse = parse_check_addr, .grade = '1',
+	  .args = "<address>", .help = "address for health checks" },
+	{ NAME("cookie"), SEC_SRV, ARG_STRING, AT(cookie), .grade = '1', .args = "<value>",
+	  .help = "value that means this server" },
+	{ NAME("track"), SEC_SRV, ARG_STRING, AT(track), .grade = '1',
+	  .args = "[<backend>/]<server>", .help = "state follows that server's" },
+	{ NAME("observe"), SEC_SRV, ARG_FUNC, .parse = parse_observe, .grade = '1',
+	  .args = "layer4|layer7", .help = "live traffic counts as health check" },
+	{ NAME("on-error"), SEC_SRV, ARG_ENUM, AT(on_error), .values = on_errors, .grade = '1',
+	  .args = "fastinter|fail-check|sudden-death|mark-down", .def = "fail-check",
+	  .help = "what error-limit does" },
+	{ NAME("on-marked-down"), SEC_SRV, ARG_FUNC, AT(on_marked_down_shutdown),
+	  .parse = parse_on_marked, .grade = '1', .args = "shutdown-sessions",
+	  .help = "connections of a server that goes down are closed" },
+	{ NAME("on-marked-up"), SEC_SRV, ARG_FUNC, AT(on_marked_up_shutdown_backup), .min = 1,
+	  .parse = parse_on_marked, .grade = '1', .args = "shutdown-backup-sessions",
+	  .help = "connections of backup servers are closed when this one is up" },
+	{ NAME("crt"), SEC_SRV, ARG_STRING, AT(crt), .grade = '1', .args = "<file>",
+	  .help = "certificate shown to the server" },
+	{ NAME("verifyhost"), SEC_SRV, ARG_STRING, AT(verifyhost), .grade = '1', .args = "<name>",
+	  .help = "name in the server's certificate" },
+	{ NAME("sni"), SEC_SRV, ARG_FUNC, .parse = parse_sni, .grade = '1', .args = "<expression>",
+	  .help = "server name sent in the handshake" },
+	{ NAME("check-sni"), SEC_SRV, ARG_STRING, AT(check_sni), .grade = '1', .args = "<name>",
+	  .help = "the same in health checks" },
+	{ NAME("proto"), SEC_SRV, ARG_FUNC, .parse = parse_proto, .grade = '1', .args = "h1|h2",
+	  .help = "the protocol, without negotiation" },
+	{ NAME("send-proxy"), SEC_SRV, ARG_FUNC, KW_NO, .parse = parse_send_proxy, .min = 1,
+	  .grade = '1', .help = "connections begin with a PROXY header, version 1" },
+	{ NAME("send-proxy-v2"), SEC_SRV, ARG_FUNC, KW_NO, .parse = parse_send_proxy, .min = 2,
+	  .grade = '1', .help = "the same, version 2" },
+	{ NAME("pool-max-conn"), SEC_SRV, ARG_FUNC, AT(pool_max_conn), .parse = parse_pool_max,
+	  .grade = '1', .args = "<number>|-1", .def = "-1", .help = "idle connections kept" },
+	{ NAME("max-reuse"), SEC_SRV, ARG_FUNC, AT(max_reuse), .parse = parse_pool_max,
+	  .grade = '2', .args = "<number>|-1", .def = "-1", .help = "requests per connection" },
+};
+static const char *const pending[] = {
+	"pool-low-conn",
+	"agent-check",
+	"agent-addr",
+	"agent-port",
+	"agent-inter",
+	"agent-send",
+	"no-agent-check",
+	"resolvers",
+	"resolve-prefer",
+	"resolve-opts",
+	"resolve-net",
+	"init-addr",
+	"init-state",
+	"check-alpn",
+	"check-proto",
+	"check-reuse-pool",
+	"check-pool-conn-name",
+	"proxy-v2-options",
+	"send-proxy-v2-ssl",
+	"send-proxy-v2-ssl-cn",
+	"set-proxy-v2-tlv-fmt*",
+	"source",
+	"no-ssl-reuse",
+	"ssl-reuse",
+	"sni-auto",
+	"no-sni-auto",
+	"check-sni-auto",
+	"no-check-sni-auto",
+	"hash-key",
+	"pool-conn-name",
+	"strict-maxconn",
+	"non-stick",
+	"stick",
+	"tfo",
+	"no-tfo",
+	"tcp-ut",
+	"cc",
+	"namespace",
+	"ws",
+	"shard",
+	"guid",
+	"renegotiate",
+	"no-renegotiate",
+	"ktls",
+	"from",
+	"redir",
+	"no-verifyhost",
+	"tls-tickets",
+	"client-sigalgs",
+	"force-sslv3",
+	"idle-ping",
+	"usesrc",
+	NULL,
+};
+static const char *const refused[] = { "socks4",	"check-via-socks4", "allow-0rtt",
+				       "no-allow-0rtt", "tcp-md5sig",	    "log-proto",
+				       "log-bufsize",	"quic-cc-algo",	    "npn",
+				       "no-npn",	"healthcheck",	    NULL };
+const struct keyword_table conf_kw_server = KEYWORDS("server option", rows, .pending = pending,
+						     .refused = refused);
+
+/* --- lines ------------------------------------------------------------------------------------- */
+
+static int parse_options(struct parser *ps, struct line *l, struct conf_server *s, uint16_t section)
+{
+	const struct scope scopes[2] = { { .table = &conf_kw_server, .obj = s },
+					 { .table = &conf_kw_tls, .obj = &s->tls } };
+
+	return keyword_options(ps, l, section, scopes, 2);
+}
+
+static int check_name(struct parser *ps, struct line *l, struct str name)
+{
+	for (size_t i = 0; i < name.len; i++) {
+		char c = str_lower_char(name.p[i]);
+
+		if (!c ||
+		    (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) && !strchr("-_.:", c)))
+			return conf_fail_off(ps, l, l->at - 1, i,
+					     "character '%c' is not permitted in a server's name",
+					     c > ' ' && c < 127 ? c : '?');
+	}
+	return name.len ? 0 : conf_fail(ps, l, l->at - 1, "empty name");
+}
+
+static int check_address(struct parser *ps, struct line *l, const struct conf_server *s)
+{
+	if (s->ep.is_dgram)
+		return conf_fail(ps, l, 2,
+				 "servers are reached over TCP; a 'mode l4' section forwards "
+				 "whatever protocol its 'bind' names, so leave out 'udp@'");
+	if (s->ep.kind == ENDPOINT_FD || s->ep.is_sockpair)
+		return conf_fail(ps, l, 2, "a server cannot be a descriptor");
+	if (s->ep.port_offset_sign)
+		return conf_fail(
+			ps, l, 2,
+			"ports relative to the client's are not supported by this version");
+	if (s->ep.port != s->ep.port_last)
+		return conf_fail(ps, l, 2, "a server has one port");
+	return 0;
+}
+
+int parse_server_line(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct proxy_build *b = obj;
+	struct server_build *sb;
+	struct conf_server *s;
+	struct str name;
+	int r;
+
+	if (kw->min) /* default-server */
+		return parse_options(ps, l, &b->default_server, SEC_DEFAULT_SERVER);
+	sb = arena_zalloc(&ps->conf->arena, sizeof(*sb));
+	if (!sb)
+		return -ENOMEM;
+	s = &sb->srv;
+	*s = b->default_server;
+	sb->line = l;
+	s->proxy = &b->px;
+	s->pos = l->pos;
+	s->id = 0;
+	r = line_want(ps, l, "a name and an address", &name);
+	if (r == 0)
+		r = check_name(ps, l, name);
+	if (r)
+		return r;
+	s->name = (char *)name.p;
+	s->text = (char *)line_peek(l).p;
+	r = arg_endpoint(ps, l, &s->ep);
+	if (r == 0)
+		r = check_address(ps, l, s);
+	/* Entered even when the rest is wrong: references to it should not fail, too. */
+	if (r != -ENOMEM) {
+		struct server_build *other = names_find(b->px.server_names, name);
+		int ret = other ? conf_fail(ps, l, 1,
+					    "server '" STR_FMT "' has the same name as the one in "
+					    "%s:%u",
+					    STR_ARG(str_sub(name, 0, 64)), other->srv.pos.file,
+					    other->srv.pos.line)
+				: names_add(b->px.server_names, name, sb);
+
+		if (ret || r) /* without an address it is a name, not a server */
+			return ret ? ret : r;
+		s->pos_in_backend = b->px.n_servers++;
+		list_push_back(&b->px.servers, &s->link);
+	}
+	return r ? r : parse_options(ps, l, s, SEC_SERVER);
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * TLS settings that `bind`, `server` and `global` share. Files are named here and read by net/ when a
+ * snapshot is built. Control thread.
+ */
+#include <errno.h>
+
+#include "conf/conf_priv.h"
+
+#define AT(field) .offset = offsetof(struct conf_tls, field)
+#define BS	  (SEC_BIND | SEC_SRV)
+
+static const struct keyword_value verify_bind[] = { VALUE("none", CONF_VERIFY_NONE),
+						    VALUE("optional", CONF_VERIFY_OPTIONAL),
+						    VALUE("required", CONF_VERIFY_REQUIRED),
+						    VALUES_END };
+static const struct keyword_value verify_server[] = { VALUE("none", CONF_VERIFY_NONE),
+						      VALUE("required", CONF_VERIFY_REQUIRED),
+						      VALUES_END };
+
+static const struct tls_version {
+	struct str name;
+	uint16_t version;
+} versions[] = {
+	{ NAME("SSLv3"), 0x0300 },   { NAME("TLSv1.0"), 0x0301 }, { NAME("TLSv1.1"), 0x0302 },
+	{ NAME("TLSv1.2"), 0x0303 }, { NAME("TLSv1.3"), 0x0304 },
+};
+
+static int parse_version(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	uint16_t *field = (uint16_t *)((char *)obj + kw->offset);
+	struct str w;
+	int r = line_want(ps, l, "a version such as TLSv1.2", &w);
+
+	if (r)
+		return r;
+	for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
+		if (str_is_eq(versions[i].name, w)) {
+			*field = versions[i].version;
+			return 0;
+		}
+	}
+	return conf_fail(
+		ps, l, l->at - 1,
+		"'" STR_FMT
+		"' expects SSLv3, TLSv1.0, TLSv1.1, TLSv1.2 or TLSv1.3 instead of '" STR_FMT "'",
+		STR_ARG(kw->name), (int)(w.len > 64 ? 64 : w.len), w.p);
+}
+
+/* force-tlsvNN: exactly that one. */
+static int parse_force(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_tls *t = obj;
+
+	t->min_version = t->max_version = (uint16_t)kw->min;
+	return 0;
+}
+
+/*
+ * no-tlsvNN as a range: a version at the low end moves the minimum up, one at the high end the maximum
+ * down. A hole in the middle is no range; newer OpenSSL has none either.
+ */
+static int parse_no_version(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_tls *t = obj;
+	uint16_t v = (uint16_t)kw->min;
+
+	if (v == 0x0304) {
+		t->max_version = 0x0303;
+		return 0;
+	}
+	if (t->max_version && t->max_version == v) {
+		t->max_version = (uint16_t)(v - 1);
+		return 0;
+	}
+	if (t->min_version < v + 1)
+		t->min_version = (uint16_t)(v + 1);
+	return 0;
+}
+
+/* "h2,http/1.1" into length-prefixed names (RFC 7301 3.1). */
+static int parse_alpn(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_tls *t = obj;
+	bool has_h2 = false;
+	struct str w, rest;
+	int r;
+
+	t->has_alpn = true;
+	t->alpn = NULL;
+	t->alpn_len = 0;
+	if (kw->min) /* no-alpn */
+		return 0;
+	r = line_want(ps, l, "protocols such as h2,http/1.1", &w);
+	if (r)
+		return r;
+	t->alpn = arena_alloc(&ps->conf->arena, w.len + 1);
+	if (!t->alpn)
+		return -ENOMEM;
+	for (rest = w; rest.p;) {
+		struct str name = str_cut(&rest, ',');
+
+		if (name.len == 0 || name.len > 255)
+			return conf_fail(ps, l, l->at - 1,
+					 "names of ALPN protocols have 1 to 255 characters");
+		if (!CONF_HAS_H2 && str_is_eq(name, STR("h2"))) {
+			has_h2 = true;
+			continue;
+		}
+		t->alpn[t->alpn_len++] = (char)name.len;
+		memcpy(t->alpn + t->alpn_len, name.p, name.len);
+		t->alpn_len += name.len;
+	}
+	return has_h2 ? conf_warn(ps, l, l->at - 1,
+				  "HTTP/2 is not supported by this version: 'h2' is "
+				  "left out of the list")
+		      : 0;
+}
+
+static int parse_prefer_server(struct parser *ps, struct line *l, void *obj,
+			       const struct keyword *kw)
+{
+	return 0; /* the server's order is the default */
+}
+
+#define FORCE(text, v)                                                \
+	{                                                             \
+		NAME("force-" text),	    BS,		ARG_FUNC,     \
+		.parse = parse_force,	    .min = (v), .grade = '1', \
+		.help = "only this version"                           \
+	}
+#define NO(text, v)                                            \
+	{ NAME("no-" text),	     BS,	 ARG_FUNC,     \
+	  .parse = parse_no_version, .min = (v), .grade = '1', \
+	  .help = "not this version" }
+
+static const struct keyword rows[] = {
+	{ NAME("alpn"), BS, ARG_FUNC, .parse = parse_alpn, .grade = '1', .args = "<protocols>",
+	  .help = "protocols offered in the handshake, in order" },
+	{ NAME("no-alpn"), BS, ARG_FUNC, .parse = parse_alpn, .min = 1, .grade = '1',
+	  .help = "none" },
+	{ NAME("ciphers"), BS, ARG_STRING, AT(ciphers), .grade = '1', .args = "<list>",
+	  .help = "ciphers up to TLS 1.2" },
+	{ NAME("ciphersuites"), BS, ARG_STRING, AT(ciphersuites), .grade = '1', .args = "<list>",
+	  .help = "cipher suites of TLS 1.3" },
+	{ NAME("curves"), BS, ARG_STRING, AT(curves), .grade = '1', .args = "<list>",
+	  .help = "groups for the key exchange" },
+	{ NAME("sigalgs"), BS, ARG_STRING, AT(sigalgs), .grade = '2', .args = "<list>",
+	  .help = "signature algorithms" },
+	{ NAME("ca-file"), BS, ARG_STRING, AT(ca_file), .grade = '1', .args = "<file>",
+	  .help = "authorities that certificates of the other side may come from" },
+	{ NAME("ca-verify-file"), SEC_BIND, ARG_STRING, AT(ca_verify_file), .grade = '2',
+	  .args = "<file>", .help = "the same, but not sent as a list to the client" },
+	{ NAME("crl-file"), BS, ARG_STRING, AT(crl_file), .grade = '1', .args = "<file>",
+	  .help = "revoked certificates" },
+	{ NAME("verify"), SEC_BIND, ARG_ENUM, AT(verify), .values = verify_bind, .grade = '1',
+	  .args = "none|optional|required", .def = "none", .help = "certificates of clients" },
+	{ NAME("verify"), SEC_SRV, ARG_ENUM, AT(verify), .values = verify_server, .grade = '1',
+	  .args = "none|required", .def = "required", .help = "the server's certificate" },
+	{ NAME("ssl-min-ver"), BS, ARG_FUNC, AT(min_version), .parse = parse_version, .grade = '1',
+	  .args = "<version>", .def = "TLSv1.2", .help = "oldest version" },
+	{ NAME("ssl-max-ver"), BS, ARG_FUNC, AT(max_version), .parse = parse_version, .grade = '1',
+	  .args = "<version>", .help = "newest version" },
+	FORCE("tlsv10", 0x0301),
+	FORCE("tlsv11", 0x0302),
+	FORCE("tlsv12", 0x0303),
+	FORCE("tlsv13", 0x0304),
+	NO("sslv3", 0x0300),
+	NO("tlsv10", 0x0301),
+	NO("tlsv11", 0x0302),
+	NO("tlsv12", 0x0303),
+	NO("tlsv13", 0x0304),
+	{ NAME("no-tls-tickets"), BS, ARG_FLAG, AT(no_tickets), .grade = '1',
+	  .help = "no resumption without state" },
+	{ NAME("prefer-client-ciphers"), SEC_BIND, ARG_FLAG, AT(prefer_client_ciphers),
+	  .grade = '1', .help = "the client's order of ciphers decides" },
+	{ NAME("prefer-server-ciphers"), SEC_BIND, ARG_FUNC, .parse = parse_prefer_server,
+	  .grade = 'n', .help = "accepted: it is the default" },
+	{ NAME("strict-sni"), SEC_BIND, ARG_FLAG, KW_NO, AT(strict_sni), .grade = '1',
+	  .help = "no certificate for this name: no handshake" },
+};
+const struct keyword_table conf_kw_tls = KEYWORDS("TLS option", rows);
+
+/* --- global ------------------------------------------------------------------------------------ */
+
+/* ssl-default-bind-options, ssl-default-server-options: words of the table above. */
+static int parse_default_options(struct parser *ps, struct line *l, void *obj,
+				 const struct keyword *kw)
+{
+	const struct scope scope = { .table = &conf_kw_tls, .obj = (char *)obj + kw->offset };
+
+	if (!line_has(l))
+		return line_want(ps, l, "options such as ssl-min-ver TLSv1.2", &(struct str){ 0 });
+	return keyword_options(ps, l, (uint16_t)kw->min, &scope, 1);
+}
+
+static const struct keyword_value verify_default[] = { VALUE("none", CONF_VERIFY_NONE),
+						       VALUE("required", CONF_VERIFY_REQUIRED),
+						       VALUES_END };
+
+#define GT(field) .offset = offsetof(struct conf_global, field)
+#define DEFAULT_STRING(text, f, what)                                      \
+	{ NAME("ssl-default-bind-" text),                                  \
+	  SEC_GLOBAL,                                                      \
+	  ARG_STRING,                                                      \
+	  GT(bind_tls.f),                                                  \
+	  .grade = '1',                                                    \
+	  .args = "<list>",                                                \
+	  .help = what " of all `bind` lines that do not say otherwise" }, \
+		{ NAME("ssl-default-server-" text),                        \
+		  SEC_GLOBAL,                                              \
+		  ARG_STRING,                                              \
+		  GT(server_tls.f),                                        \
+		  .grade = '1',                                            \
+		  .args = "<list>",                                        \
+		  .help = what " of all `server` lines that do not say otherwise" }
+
+static const struct keyword global_rows[] = {
+	DEFAULT_STRING("ciphers", ciphers, "ciphers"),
+	DEFAULT_STRING("ciphersuites", ciphersuites, "cipher suites"),
+	DEFAULT_STRING("curves", curves, "groups"),
+	DEFAULT_STRING("sigalgs", sigalgs, "signature algorithms"),
+	{ NAME("ssl-default-bind-options"), SEC_GLOBAL, ARG_FUNC, GT(bind_tls), .min = SEC_BIND,
+	  .parse = parse_default_options, .grade = '1', .args = "<option>...",
+	  .help = "TLS options of all `bind` lines" },
+	{ NAME("ssl-default-server-options"), SEC_GLOBAL, ARG_FUNC, GT(server_tls),
+	  .min = SEC_SERVER, .parse = parse_default_options, .grade = '1', .args = "<option>...",
+	  .help = "TLS options of all `server` lines" },
+	{ NAME("ssl-server-verify"), SEC_GLOBAL, ARG_ENUM, GT(server_tls.verify),
+	  .values = verify_default, .grade = '1', .args = "none|required", .def = "required",
+	  .help = "are certificates of servers checked" },
+	{ NAME("ca-base"), SEC_GLOBAL, ARG_STRING, GT(ca_base), .grade = '1', .args = "<directory>",
+	  .help = "where relative `ca-file` names start" },
+	{ NAME("crt-base"), SEC_GLOBAL, ARG_STRING, GT(crt_base), .grade = '1',
+	  .args = "<directory>", .help = "where relative `crt` names start" },
+	{ NAME("tune.ssl.default-dh-param"), SEC_GLOBAL, ARG_UINT, GT(dh_param), NUMBER(1024, 8192),
+	  .grade = '1', .args = "<bits>", .def = "2048", .help = "size of ephemeral DH keys" },
+	{ NAME("tune.ssl.cachesize"), SEC_GLOBAL, ARG_UINT, GT(ssl_cachesize), .grade = '1',
+	  .args = "<number>", .def = "20000", .help = "TLS sessions kept for resumption" },
+	{ NAME("tune.ssl.lifetime"), SEC_GLOBAL, ARG_TIME_S, GT(ssl_lifetime), .grade = '2',
+	  .args = "<time>", .def = "300s", .help = "how long they are kept" },
+};
+static const char *const global_pending[] = {
+	"ssl-default-bind-client-sigalgs",
+	"ssl-default-server-client-sigalgs",
+	"ssl-dh-param-file",
+	"ssl-load-extra-files",
+	"ssl-load-extra-del-ext",
+	"tune.ssl.maxrecord",
+	"tune.ssl.ssl-ctx-cache-size",
+	"tune.ssl.force-private-cache",
+	"tune.ssl.keylog",
+	NULL,
+};
+static const char *const global_refused[] = { "tune.ssl.ocsp-update.*",
+					      "tune.ssl.certificate-compression", NULL };
+const struct keyword_table conf_kw_global_tls =
+	KEYWORDS("keyword", global_rows, .pending = global_pending, .refused = global_refused);

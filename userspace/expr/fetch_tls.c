@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Fetches about TLS on either side; the values come from subject_ops.tls. Workers. */
+#include "expr/expr_priv.h"
+
+#define BACK 0x100 /* in kw: the server's connection */
+
+static bool side_is_tls(const struct eval *ev, unsigned kw)
+{
+	return kw & BACK ? ev->s->back.is_tls : ev->s->front.is_tls;
+}
+
+static int fetch_is_tls(struct eval *ev, const struct expr_arg *args, unsigned kw,
+			struct sample *ret)
+{
+	sample_set_bool(ret, side_is_tls(ev, kw));
+	return 0;
+}
+
+static int fetch_tls(struct eval *ev, const struct expr_arg *args, unsigned kw, struct sample *ret)
+{
+	const struct subject *s = ev->s;
+
+	if (!side_is_tls(ev, kw) || !s->ops || !s->ops->tls)
+		return -ENOENT;
+	return s->ops->tls(s, kw & BACK, (enum subject_tls_field)(kw & 0xff), ret);
+}
+
+/* Facts that are simply false on a connection without TLS. */
+static int fetch_tls_bool(struct eval *ev, const struct expr_arg *args, unsigned kw,
+			  struct sample *ret)
+{
+	int r = fetch_tls(ev, args, kw, ret);
+
+	if (r && r != -ENOENT)
+		return r;
+	sample_set_bool(ret, r == 0 && ret->sint != 0);
+	return 0;
+}
+
+static int fetch_has(struct eval *ev, const struct expr_arg *args, unsigned kw, struct sample *ret)
+{
+	int r = fetch_tls(ev, args, kw, ret);
+
+	if (r && r != -ENOENT)
+		return r;
+	sample_set_bool(ret, r == 0 && ret->str.len != 0);
+	return 0;
+}
+
+/*
+ * "/C=FR/O=Example/CN=a": the value of one entry; occ > 0 from the first, < 0 from the last, default
+ * the first. A '/' inside a value is only taken as a border when "KEY=" follows.
+ */
+static bool dn_next(struct str *dn, struct str *ret_key, struct str *ret_value)
+{
+	size_t eq, end;
+
+	if (dn->len == 0 || dn->p[0] != '/')
+		return false;
+	eq = str_find_char(*dn, '=');
+	if (eq == SIZE_MAX)
+		return false;
+	*ret_key = str_sub(*dn, 1, eq - 1);
+	for (end = eq + 1; end < dn->len; end++) {
+		struct str rest = str_from(*dn, end);
+		size_t next_eq, slash;
+
+		if (rest.p[0] != '/')
+			continue;
+		next_eq = str_find_char(rest, '=');
+		slash = str_find_char(str_from(rest, 1), '/');
+		if (next_eq != SIZE_MAX && (slash == SIZE_MAX || next_eq < slash + 1))
+			break;
+		if (next_eq == SIZE_MAX) {
+			end = dn->len;
+			break;
+		}
+	}
+	*ret_value = str_sub(*dn, eq + 1, end - eq - 1);
+	*dn = str_from(*dn, end);
+	return true;
+}
+
+static int fetch_dn(struct eval *ev, const struct expr_arg *args, unsigned kw, struct sample *ret)
+{
+	int r = fetch_tls(ev, args, kw, ret);
+	int64_t occ = args[1].type == ARG_INT ? args[1].num : 1, n = 0;
+	struct str dn, key, value;
+
+	if (r || args[0].type != ARG_STR)
+		return r;
+	if (occ < 0) {
+		for (dn = ret->str; dn_next(&dn, &key, &value);)
+			n += str_is_case_eq(key, args[0].str);
+		occ = n + occ + 1;
+	}
+	for (dn = ret->str, n = 0; dn_next(&dn, &key, &value);) {
+		if (str_is_case_eq(key, args[0].str) && ++n == occ) {
+			ret->str = value;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+#define P	       PLACES_CONN
+#define B	       (PLACE_REQ | PLACE_RSP | PLACE_LOG | PLACE_CHECK)
+#define T(n, o, k, h)  F(n, "", "", o, P, k, fetch_tls, NULL, h)
+#define TB(n, o, k, h) F(n, "", "", o, B, (k) | BACK, fetch_tls, NULL, h)
+static const struct fetch_def defs[] = {
+	F("ssl_fc", "", "", BOOL, P, 0, fetch_is_tls, NULL, "does the client speak TLS"),
+	F("ssl_bc", "", "", BOOL, B, BACK, fetch_is_tls, NULL, "do we speak TLS to the server"),
+	T("ssl_fc_sni", STR, TLS_SNI, "server name the client asked for"),
+	F("ssl_fc_has_sni", "", "", BOOL, P, TLS_SNI, fetch_has, NULL, "did it ask for a name"),
+	T("ssl_fc_alpn", STR, TLS_ALPN, "negotiated application protocol"),
+	T("ssl_fc_protocol", STR, TLS_VERSION, "TLSv1.2 or TLSv1.3"),
+	T("ssl_fc_cipher", STR, TLS_CIPHER, "negotiated cipher"),
+	T("ssl_fc_curve", STR, TLS_CURVE, "negotiated group"),
+	T("ssl_fc_alg_keysize", SINT, TLS_ALG_KEYSIZE, "key bits of the cipher"),
+	T("ssl_fc_use_keysize", SINT, TLS_USE_KEYSIZE, "key bits in use"),
+	T("ssl_fc_err", SINT, TLS_ERROR, "error of the handshake, 0 for none"),
+	F("ssl_fc_is_resumed", "", "", BOOL, P, TLS_IS_RESUMED, fetch_tls_bool, NULL,
+	  "was the session resumed"),
+	F("ssl_fc_has_crt", "", "", BOOL, P, TLS_HAS_CLIENT_CERT, fetch_tls_bool, NULL,
+	  "did the client send a certificate on this connection"),
+	F("ssl_c_used", "", "", BOOL, P, TLS_CLIENT_CERT_USED, fetch_tls_bool, NULL,
+	  "did the client send a certificate, now or in the resumed session"),
+	T("ssl_c_verify", SINT, TLS_VERIFY_RESULT, "result of verifying the client's chain"),
+	T("ssl_c_err", SINT, TLS_CLIENT_ERR, "error in the client's certificate, 0 for none"),
+	T("ssl_c_ca_err", SINT, TLS_CA_ERROR, "error in the client's chain, 0 for none"),
+	T("ssl_c_ca_err_depth", SINT, TLS_CLIENT_VERIFY_DEPTH, "depth of that error"),
+	F("ssl_c_s_dn", "[entry],[occ]", "[si", STR, P, TLS_CLIENT_S_DN, fetch_dn, NULL,
+	  "subject of the client's certificate, or one entry of it"),
+	F("ssl_c_i_dn", "[entry],[occ]", "[si", STR, P, TLS_CLIENT_I_DN, fetch_dn, NULL,
+	  "issuer of the client's certificate, or one entry of it"),
+	T("ssl_c_serial", BIN, TLS_CLIENT_SERIAL, "serial number of the client's certificate"),
+	T("ssl_c_sha1", BIN, TLS_CLIENT_SHA1, "SHA-1 of the client's certificate"),
+	T("ssl_c_notbefore", STR, TLS_CLIENT_NOTBEFORE, "YYMMDDhhmmss[Z]"),
+	T("ssl_c_notafter", STR, TLS_CLIENT_NOTAFTER, "YYMMDDhhmmss[Z]"),
+	T("ssl_c_der", BIN, TLS_CLIENT_DER, "the client's certificate"),
+	F("ssl_bc_is_resumed", "", "", BOOL, B, TLS_IS_RESUMED | BACK, fetch_tls_bool, NULL,
+	  "was the session with the server resumed"),
+	TB("ssl_bc_sni", STR, TLS_SNI, "server name we asked for"),
+	TB("ssl_bc_alpn", STR, TLS_ALPN, "negotiated application protocol"),
+	TB("ssl_bc_protocol", STR, TLS_VERSION, "TLSv1.2 or TLSv1.3"),
+	TB("ssl_bc_cipher", STR, TLS_CIPHER, "negotiated cipher"),
+	TB("ssl_bc_curve", STR, TLS_CURVE, "negotiated group"),
+	TB("ssl_bc_alg_keysize", SINT, TLS_ALG_KEYSIZE, "key bits of the cipher"),
+	TB("ssl_bc_use_keysize", SINT, TLS_USE_KEYSIZE, "key bits in use"),
+	TB("ssl_bc_err", SINT, TLS_ERROR, "error of the handshake, 0 for none"),
+	TB("ssl_s_der", BIN, TLS_SERVER_DER, "the server's certificate"),
+};
+
+const struct fetch_table fetch_tls_table = { defs, ARRAY_SIZE(defs) };

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One certificate from PEM: leaf, key and chain in any order in one file, or the key in FILE.key beside it.
+ * Control thread; reads files, blocks. Errors name the file and, where there is one, the line.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "net/tls_priv.h"
+
+#define FILE_MAX (16u << 20)
+
+static int read_all(int fd, size_t size, char **ret_text, size_t *ret_len)
+{
+	char *text = mem_alloc(size + 1);
+	size_t len = 0;
+	ssize_t n;
+
+	if (!text)
+		return -ENOMEM;
+	while (len < size && (n = read(fd, text + len, size - len)) != 0) {
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			int r = -errno;
+
+			mem_free(text);
+			return r;
+		}
+		len += (size_t)n;
+	}
+	text[len] = '\0';
+	*ret_text = text;
+	*ret_len = len;
+	return 0;
+}
+
+int net_read_file(const char *path, char **ret_text, size_t *ret_len, struct err *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r = 0;
+	struct stat st;
+
+	if (fd < 0)
+		return err_set(err, -errno, "cannot open '%s': %s", path, strerror(errno));
+	if (fstat(fd, &st) < 0)
+		r = -errno;
+	else if (!S_ISREG(st.st_mode))
+		r = -EINVAL;
+	else if (st.st_size > FILE_MAX)
+		r = -EFBIG;
+	else
+		r = read_all(fd, (size_t)st.st_size, ret_text, ret_len);
+	close(fd);
+	return r ? err_set(err, r, "cannot read '%s': %s", path,
+			   r == -EINVAL ? "not a regular file" : strerror(-r))
+		 : 0;
+}
+
+/* --- PEM --- */
+
+struct pem_file {
+	const char *path, *text;
+	size_t len;
+	BIO *bio;
+};
+
+static unsigned pem_line(const struct pem_file *f)
+{
+	size_t off = f->len - BIO_pending(f->bio);
+	unsigned line = 1;
+
+	for (size_t i = 0; i < off; i++)
+		line += f->text[i] == '\n';
+	return line;
+}
+
+static int add_x509(struct cert *c, const unsigned char *der, long len)
+{
+	X509 *x = d2i_X509(NULL, &der, len);
+
+	if (!x)
+		return -EINVAL;
+	if (!c->x509) {
+		c->x509 = x;
+		return 0;
+	}
+	if (!c->chain)
+		c->chain = sk_X509_new_null();
+	if (!c->chain || !sk_X509_push(c->chain, x)) {
+		X509_free(x);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static int add_key(struct cert *c, const unsigned char *der, long len)
+{
+	/* Like HAProxy: the first key of a file counts. */
+	if (c->key)
+		return 0;
+	c->key = d2i_AutoPrivateKey(NULL, &der, len);
+	return c->key ? 0 : -EINVAL;
+}
+
+static int add_block(struct cert *c, const struct pem_file *f, const char *name, const char *header,
+		     const unsigned char *der, long len, bool is_key_file, struct err *err)
+{
+	struct str type = str_from_cstr(name);
+	unsigned line = pem_line(f);
+	int r = 0;
+
+	if (str_is_suffix(type, STR("PRIVATE KEY"))) {
+		if (str_is_eq(type, STR("ENCRYPTED PRIVATE KEY")) || strstr(header, "ENCRYPTED"))
+			return err_set(err, -EINVAL,
+				       "%s: the private key that ends in line %u is encrypted; "
+				       "store it without a passphrase",
+				       f->path, line);
+		r = add_key(c, der, len);
+	} else if (!is_key_file && (str_is_eq(type, STR("CERTIFICATE")) ||
+				    str_is_eq(type, STR("X509 CERTIFICATE")))) {
+		r = add_x509(c, der, len);
+	}
+	/* Everything else (DH and EC parameters, comments) is not ours to judge. */
+	if (r)
+		return err_set(err, r, "%s: cannot read the %s that ends in line %u: %s", f->path,
+			       name, line, tls_reason());
+	return 0;
+}
+
+static int read_blocks(struct cert *c, const struct pem_file *f, bool is_key_file, struct err *err)
+{
+	int r = 0;
+
+	while (r == 0) {
+		unsigned char *der;
+		char *name, *header;
+		long len;
+
+		ERR_clear_error();
+		if (!PEM_read_bio(f->bio, &name, &header, &der, &len)) {
+			if (ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE)
+				r = err_set(err, -EINVAL, "%s: bad PEM before line %u: %s", f->path,
+					    pem_line(f), tls_reason());
+			break;
+		}
+		r = add_block(c, f, name, header, der, len, is_key_file, err);
+		OPENSSL_free(name);
+		OPENSSL_free(header);
+		OPENSSL_clear_free(der, (size_t)len);
+	}
+	ERR_clear_error();
+	return r;
+}
+
+static int read_pem(struct cert *c, const char *path, bool is_key_file, struct err *err)
+{
+	struct pem_file f = { .path = path };
+	char *text;
+	int r = net_read_file(path, &text, &f.len, err);
+
+	if (r)
+		return r;
+	f.text = text;
+	f.bio = BIO_new_mem_buf(text, (int)f.len);
+	if (f.bio)
+		r = read_blocks(c, &f, is_key_file, err);
+	else
+		r = err_set(err, -ENOMEM, "out of memory");
+	BIO_free(f.bio);
+	OPENSSL_cleanse(text, f.len);
+	mem_free(text);
+	return r;
+}
+
+/* FILE.key, or FILE with its extension replaced. */
+static int read_key_beside(struct cert *c, const char *path, struct err *err)
+{
+	const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
+	size_t stem = dot && (!slash || dot > slash) ? (size_t)(dot - path) : strlen(path);
+	size_t stems[2] = { strlen(path), stem };
+
+	for (size_t i = 0; i < ARRAY_SIZE(stems) && !c->key; i++) {
+		char full[4096];
+		int n = snprintf(full, sizeof(full), "%.*s.key", (int)stems[i], path), r;
+
+		if (n < 0 || (size_t)n >= sizeof(full) || access(full, F_OK) < 0)
+			continue;
+		r = read_pem(c, full, true, err);
+		if (r)
+			return r;
+		c->key_path = mem_strdup(str_from_cstr(full));
+		if (!c->key_path)
+			return err_set(err, -ENOMEM, "out of memory");
+	}
+	if (!c->key)
+		return err_set(err, -EINVAL, "no private key in '%s' (nor in '%s.key')", path,
+			       path);
+	return 0;
+}
+
+/* --- what is in it --- */
+
+static int key_type(const EVP_PKEY *key)
+{
+	static const int types[CERT_TYPES] = { EVP_PKEY_RSA, EVP_PKEY_RSA_PSS, EVP_PKEY_EC,
+					       EVP_PKEY_ED25519, EVP_PKEY_ED448 };
+
+	for (int i = 0; i < CERT_TYPES; i++) {
+		if (EVP_PKEY_get_base_id(key) == types[i])
+			return i;
+	}
+	return -EINVAL;
+}
+
+/* Lower case; a name with a NUL or without length names nothing. */
+static int add_name(struct cert *c, struct str name)
+{
+	char **names;
+	char *copy;
+
+	if (name.len == 0 || name.len > 255 || memchr(name.p, '\0', name.len))
+		return 0;
+	copy = mem_strdup(name);
+	names = copy ? mem_realloc(c->names, (c->n_names + 1) * sizeof(*names)) : NULL;
+	if (!names) {
+		mem_free(copy);
+		return -ENOMEM;
+	}
+	for (char *p = copy; *p; p++)
+		*p = str_lower_char(*p);
+	c->names = names;
+	c->names[c->n_names++] = copy;
+	return 0;
+}
+
+static int add_common_names(struct cert *c)
+{
+	const X509_NAME *subject = X509_get_subject_name(c->x509);
+	int i = -1, r = 0;
+
+	while (r == 0 && (i = X509_NAME_get_index_by_NID(subject, NID_commonName, i)) >= 0) {
+		ASN1_STRING *s = X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, i));
+		unsigned char *utf8;
+		int len = ASN1_STRING_to_UTF8(&utf8, s);
+
+		if (len < 0)
+			continue;
+		r = add_name(c, str_make((char *)utf8, (size_t)len));
+		OPENSSL_free(utf8);
+	}
+	return r;
+}
+
+static int add_names(struct cert *c)
+{
+	GENERAL_NAMES *all = X509_get_ext_d2i(c->x509, NID_subject_alt_name, NULL, NULL);
+	int r = 0;
+
+	for (int i = 0; r == 0 && i < sk_GENERAL_NAME_num(all); i++) {
+		const GENERAL_NAME *g = sk_GENERAL_NAME_value(all, i);
+
+		if (g->type == GEN_DNS)
+			r = add_name(c, str_make((const char *)ASN1_STRING_get0_data(g->d.dNSName),
+						 (size_t)ASN1_STRING_length(g->d.dNSName)));
+	}
+	GENERAL_NAMES_free(all);
+	ERR_clear_error();
+	return r ? r : add_common_names(c);
+}
+
+static int cert_fill(struct cert *c, const char *path, struct err *err)
+{
+	int r = read_pem(c, path, false, err);
+
+	if (r)
+		return r;
+	if (!c->x509)
+		return err_set(err, -EINVAL, "no certificate in '%s'", path);
+	if (!c->key) {
+		r = read_key_beside(c, path, err);
+		if (r)
+			return r;
+	}
+	if (!X509_check_private_key(c->x509, c->key)) {
+		ERR_clear_error();
+		return err_set(err, -EINVAL,
+			       "'%s': the private key%s%s does not match the certificate", path,
+			       c->key_path ? " of " : "", c->key_path ? c->key_path : "");
+	}
+	r = key_type(c->key);
+	if (r < 0)
+		return err_set(err, r, "'%s': this kind of key (%s) is not supported", path,
+			       OBJ_nid2sn(EVP_PKEY_get_base_id(c->key)));
+	c->type = (unsigned)r;
+	/* Fills OpenSSL's cache of extensions now: workers only read it. */
+	X509_check_purpose(c->x509, -1, 0);
+	ERR_clear_error();
+	return add_names(c) ? err_set(err, -ENOMEM, "out of memory") : 0;
+}
+
+int cert_load(const char *path, struct cert **ret_cert, struct err *err)
+{
+	struct cert *c = mem_zalloc(sizeof(*c));
+	int r;
+
+	if (!c)
+		return err_set(err, -ENOMEM, "out of memory");
+	atomic_init(&c->refs, 1);
+	c->path = mem_strdup(str_from_cstr(path));
+	r = c->path ? cert_fill(c, path, err) : err_set(err, -ENOMEM, "out of memory");
+	if (r) {
+		cert_put(c);
+		return r;
+	}
+	*ret_cert = c;
+	return 0;
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The certificate store of a snapshot: files by path, shared with the generation before while they
+ * have not changed, plus everything that is built from them and must go with them. Control thread;
+ * a `struct cert` is counted atomically because connections may outlive the store.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/rand.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "net/tls_priv.h"
+
+void cert_put(struct cert *c)
+{
+	if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	X509_free(c->x509);
+	EVP_PKEY_free(c->key);
+	sk_X509_pop_free(c->chain, X509_free);
+	for (unsigned i = 0; i < c->n_names; i++)
+		mem_free(c->names[i]);
+	mem_free(c->names);
+	mem_free(c->path);
+	mem_free(c->key_path);
+	mem_free(c);
+}
+
+/* The whole set of a name, and nothing else: the context's own certificates are cleared first. */
+int cert_use(SSL *ssl, const struct cert_set *set)
+{
+	SSL_certs_clear(ssl);
+	for (unsigned i = 0; i < CERT_TYPES; i++) {
+		const struct cert *c = set->certs[i];
+
+		if (c && !SSL_use_cert_and_key(ssl, c->x509, c->key, c->chain, 1))
+			return -EINVAL;
+	}
+	return 0;
+}
+
+int cert_use_ctx(SSL_CTX *ctx, const struct cert *c)
+{
+	return SSL_CTX_use_cert_and_key(ctx, c->x509, c->key, c->chain, 1) ? 0 : -EINVAL;
+}
+
+/* --- the store --- */
+
+static void warn_by_log(void *ctx, const char *text)
+{
+	(void)ctx;
+	log_msg(LOG_LVL_WARNING, "%s", text);
+}
+
+static void drop_cert(void *value)
+{
+	cert_put(value);
+}
+
+static void drop_ca(void *value)
+{
+	X509_STORE_free(value);
+}
+
+/* What the previous generation used; older ones are forgotten. */
+static int inherit(struct cert_store *s, const struct cert_store *previous)
+{
+	for (size_t i = 0; i < previous->certs.cap; i++) {
+		const struct namemap_slot *old = &previous->certs.slots[i];
+		struct cert *c = old->key ? old->value : NULL;
+		void **slot;
+
+		if (!c || !c->is_used)
+			continue;
+		slot = namemap_put(&s->certs, str_make(old->key, old->len));
+		if (!slot)
+			return -ENOMEM;
+		atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+		*slot = c;
+	}
+	/* One may have been dropped from the configuration: it is used again when the new one says so. */
+	for (size_t i = 0; i < s->certs.cap; i++) {
+		struct cert *c = s->certs.slots[i].key ? s->certs.slots[i].value : NULL;
+
+		if (c)
+			c->is_used = false;
+	}
+	return 0;
+}
+
+int cert_store_new(struct cert_store *previous, struct cert_store **ret_store, struct err *err)
+{
+	struct cert_store *s = mem_zalloc(sizeof(*s));
+
+	if (!s)
+		return err_set(err, -ENOMEM, "out of memory");
+	list_init(&s->servers);
+	list_init(&s->clients);
+	s->warn = warn_by_log;
+	/* Tickets stay good over a reload. */
+	if (previous)
+		memcpy(s->ticket_keys, previous->ticket_keys, sizeof(s->ticket_keys));
+	else if (RAND_priv_bytes(s->ticket_keys, sizeof(s->ticket_keys)) != 1) {
+		mem_free(s);
+		return err_set(err, -EIO, "no random numbers for ticket keys: %s", tls_reason());
+	}
+	if (previous && inherit(s, previous)) {
+		cert_store_free(s);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	*ret_store = s;
+	return 0;
+}
+
+void cert_store_free(struct cert_store *s)
+{
+	struct list *l;
+
+	if (!s)
+		return;
+	while ((l = list_pop_front(&s->servers)))
+		tls_server_put(list_entry(l, struct tls_server, link));
+	while ((l = list_pop_front(&s->clients)))
+		tls_client_put(list_entry(l, struct tls_client, link));
+	namemap_free(&s->certs, drop_cert);
+	namemap_free(&s->cas, drop_ca);
+	OPENSSL_cleanse(s->ticket_keys, sizeof(s->ticket_keys));
+	mem_free(s);
+}
+
+void cert_store_on_warning(struct cert_store *s, void (*warn)(void *ctx, const char *text),
+			   void *ctx)
+{
+	s->warn = warn;
+	s->warn_ctx = ctx;
+}
+
+void cert_store_warn(struct cert_store *s, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	s->warn(s->warn_ctx, text);
+}
+
+/* 0 when there is no such file. */
+static uint64_t file_identity(const char *path)
+{
+	struct stat st;
+	uint64_t v[4];
+
+	if (!path || stat(path, &st) < 0)
+		return 0;
+	v[0] = (uint64_t)st.st_mtim.tv_sec;
+	v[1] = (uint64_t)st.st_mtim.tv_nsec;
+	v[2] = (uint64_t)st.st_size;
+	v[3] = st.st_ino;
+	return str_hash(str_make((const char *)v, sizeof(v)), 1) | 1;
+}
+
+static void warn_about_dates(struct cert_store *s, const struct cert *c)
+{
+	if (X509_cmp_current_time(X509_get0_notAfter(c->x509)) < 0)
+		cert_store_warn(s, "certificate '%s' has expired", c->path);
+	else if (X509_cmp_current_time(X509_get0_notBefore(c->x509)) > 0)
+		cert_store_warn(s, "certificate '%s' is not valid yet", c->path);
+}
+
+int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cert, struct err *err)
+{
+	struct cert *c = namemap_get(&s->certs, str_from_cstr(path));
+	uint64_t identity = file_identity(path);
+	void **slot;
+	int r;
+
+	if (c && identity && c->identity[0] == identity &&
+	    c->identity[1] == file_identity(c->key_path)) {
+		if (!c->is_used)
+			warn_about_dates(s, c);
+		c->is_used = true;
+		*ret_cert = c;
+		return 0;
+	}
+	r = cert_load(path, &c, err);
+	if (r)
+		return r;
+	c->identity[0] = identity;
+	c->identity[1] = file_identity(c->key_path);
+	slot = namemap_put(&s->certs, str_from_cstr(path));
+	if (!slot) {
+		cert_put(c);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	cert_put(*slot);
+	*slot = c;
+	warn_about_dates(s, c);
+	c->is_used = true;
+	*ret_cert = c;
+	return 0;
+}
+
+/* --- files, bundles, directories --- */
+
+struct use_one {
+	struct cert_store *s;
+	int (*use)(void *ctx, struct cert *cert, struct err *err);
+	void *ctx;
+};
+
+static int use_path(const struct use_one *u, const char *path, struct err *err)
+{
+	struct cert *c;
+	int r = cert_store_get(u->s, path, &c, err);
+
+	return r ? r : u->use(u->ctx, c, err);
+}
+
+/* Not certificates by themselves: keys, OCSP answers, issuers, timestamps, DH parameters; and hidden files. */
+static bool is_cert_name(struct str name)
+{
+	static const char *const others[] = { ".key", ".ocsp", ".issuer", ".sctl", ".dh" };
+
+	if (name.p[0] == '.')
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		if (str_is_suffix(name, str_from_cstr(others[i])))
+			return false;
+	}
+	return true;
+}
+
+struct name_list {
+	char **names;
+	size_t n, cap;
+};
+
+static void name_list_free(struct name_list *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		mem_free(l->names[i]);
+	mem_free(l->names);
+}
+
+static int name_list_add(struct name_list *l, struct str name)
+{
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 64;
+		char **names = mem_realloc(l->names, cap * sizeof(*names));
+
+		if (!names)
+			return -ENOMEM;
+		l->names = names;
+		l->cap = cap;
+	}
+	l->names[l->n] = mem_strdup(name);
+	if (!l->names[l->n])
+		return -ENOMEM;
+	l->n++;
+	return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* In alphabetical order: the first is the default certificate. */
+static int read_dir(const char *dir, struct name_list *l, struct err *err)
+{
+	DIR *d = opendir(dir);
+	const struct dirent *e;
+	int r = 0;
+
+	if (!d)
+		return err_set(err, -errno, "cannot read directory '%s': %s", dir, strerror(errno));
+	while (r == 0 && (e = readdir(d))) {
+		if (is_cert_name(str_from_cstr(e->d_name)))
+			r = name_list_add(l, str_from_cstr(e->d_name));
+	}
+	closedir(d);
+	if (r)
+		return err_set(err, r, "out of memory");
+	if (l->n)
+		qsort(l->names, l->n, sizeof(*l->names), compare_names);
+	return 0;
+}
+
+static int use_dir_entry(const struct use_one *u, const char *dir, const char *name,
+			 unsigned *n_used, struct err *err)
+{
+	char path[4096];
+	struct stat st;
+	int n = snprintf(path, sizeof(path), "%s/%s", dir, name), r;
+
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return err_set(err, -ENAMETOOLONG, "path of '%s' in '%s' is too long", name, dir);
+	if (stat(path, &st) < 0)
+		return err_set(err, -errno, "cannot open '%s': %s", path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return 0;
+	r = use_path(u, path, err);
+	if (r == 0)
+		(*n_used)++;
+	return r;
+}
+
+static int use_dir(const struct use_one *u, const char *dir, struct err *err)
+{
+	struct name_list l = { 0 };
+	unsigned n_used = 0;
+	int r = read_dir(dir, &l, err);
+
+	for (size_t i = 0; i < l.n && r == 0; i++)
+		r = use_dir_entry(u, dir, l.names[i], &n_used, err);
+	name_list_free(&l);
+	if (r == 0 && n_used == 0)
+		return err_set(err, -ENOENT, "no certificate in directory '%s'", dir);
+	return r;
+}
+
+/* FILE is not there, but FILE.rsa or FILE.ecdsa is. */
+static int use_bundle(const struct use_one *u, const char *path, struct err *err)
+{
+	static const char *const types[] = { "rsa", "ecdsa", "dsa" };
+	unsigned n_used = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		char full[4096];
+		struct stat st;
+		int n = snprintf(full, sizeof(full), "%s.%s", path, types[i]), r;
+
+		if (n < 0 || (size_t)n >= sizeof(full) || stat(full, &st) < 0)
+			continue;
+		r = use_path(u, full, err);
+		if (r)
+			return r;
+		n_used++;
+	}
+	return n_used ? 0 : -ENOENT;
+}
+
+int cert_store_each(struct cert_store *s, const char *path,
+		    int (*use)(void *ctx, struct cert *cert, struct err *err), void *ctx,
+		    struct err *err)
+{
+	struct use_one u = { s, use, ctx };
+	struct stat st;
+	int r;
+
+	if (stat(path, &st) < 0) {
+		int e = errno;
+
+		r = e == ENOENT ? use_bundle(&u, path, err) : -ENOENT;
+		if (r != -ENOENT)
+			return r;
+		return err_set(err, -e, "cannot open certificate '%s': %s", path, strerror(e));
+	}
+	return S_ISDIR(st.st_mode) ? use_dir(&u, path, err) : use_path(&u, path, err);
+}

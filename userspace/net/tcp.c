@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * TCP and Unix stream sockets: one recv or send per call and the rules of edge-triggered readiness.
+ * Worker's thread; no memory of their own.
+ *
+ * raw_read is cleared when nothing more can be there: the kernel said so (EAGAIN), or gave less than
+ * asked. The second only holds while no end is in sight: after RDHUP, HUP or an error no further
+ * edge will come, so the flag stays until recv has returned the end.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <sys/socket.h>
+
+#include "net/net_priv.h"
+
+ssize_t raw_recv(struct conn *c, void *mem, size_t size)
+{
+	ssize_t n;
+
+	/* 0 would look like the end. */
+	if (size == 0)
+		return -EAGAIN;
+	do {
+		n = recv(c->ev.fd, mem, size, MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	if (n > 0) {
+		/* A Unix socket also stops short at passed descriptors (unix(7)): only EAGAIN counts there. */
+		if ((size_t)n < size && !c->peer_closed && !c->is_broken && !c->is_unix)
+			c->raw_read = false;
+		return n;
+	}
+	if (n == 0) {
+		c->peer_closed = true;
+		return 0;
+	}
+	if (errno == EAGAIN) {
+		/* Even with RDHUP pending: recv returns the end, not EAGAIN, once it is there. */
+		c->raw_read = false;
+		return -EAGAIN;
+	}
+	return conn_fail(c, conn_error_from_errno(errno), -errno);
+}
+
+ssize_t raw_sendv(struct conn *c, const struct iovec *iov, int n, bool more)
+{
+	struct msghdr msg = { .msg_iov = (struct iovec *)(uintptr_t)iov };
+	int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0);
+	size_t total = 0;
+	ssize_t r;
+
+	if (n > IOV_MAX) {
+		n = IOV_MAX;
+		flags |= MSG_MORE;
+	}
+	for (int i = 0; i < n; i++)
+		total += iov[i].iov_len;
+	if (total == 0)
+		return 0;
+	msg.msg_iovlen = (size_t)n;
+	do {
+		r = n == 1 ? send(c->ev.fd, iov[0].iov_base, iov[0].iov_len, flags)
+			   : sendmsg(c->ev.fd, &msg, flags);
+	} while (r < 0 && errno == EINTR);
+	if (r >= 0) {
+		if ((size_t)r < total)
+			c->raw_write = false;
+		return r;
+	}
+	if (errno == EAGAIN) {
+		c->raw_write = false;
+		return -EAGAIN;
+	}
+	return conn_fail(c, conn_error_from_errno(errno), -errno);
+}
+
+static ssize_t tcp_recv(struct conn *c, void *mem, size_t size)
+{
+	ssize_t n = raw_recv(c, mem, size);
+
+	c->can_read = c->raw_read;
+	return n;
+}
+
+static ssize_t tcp_sendv(struct conn *c, const struct iovec *iov, int n, bool more)
+{
+	ssize_t r = raw_sendv(c, iov, n, more);
+
+	c->can_write = c->raw_write;
+	return r;
+}
+
+static int tcp_advance(struct conn *c)
+{
+	int r = raw_advance(c);
+
+	if (r)
+		return r;
+	c->state = CONN_OPEN;
+	c->doing = "open";
+	return 0;
+}
+
+static void tcp_shut_write(struct conn *c)
+{
+	shutdown(c->ev.fd, SHUT_WR);
+}
+
+static void tcp_nothing(struct conn *c)
+{
+	(void)c;
+}
+
+const struct conn_ops tcp_ops = {
+	.name = "tcp",
+	.recv = tcp_recv,
+	.sendv = tcp_sendv,
+	.advance = tcp_advance,
+	.shut_write = tcp_shut_write,
+	.idle = tcp_nothing,
+	.free = tcp_nothing,
+};
+
+const struct conn_ops unix_ops = {
+	.name = "unix",
+	.recv = tcp_recv,
+	.sendv = tcp_sendv,
+	.advance = tcp_advance,
+	.shut_write = tcp_shut_write,
+	.idle = tcp_nothing,
+	.free = tcp_nothing,
+};

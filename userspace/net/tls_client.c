@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a `server … ssl` line needs: one context, checks of the server's name, and the last session of each
+ * worker for resumption. The context is built by the control thread; sessions[i] belongs to worker i.
+ */
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+
+#include "net/tls_priv.h"
+
+/* The newest ticket replaces the one before: servers expect that (RFC 8446 C.4 asks for no reuse where it can be had). */
+static int on_new_session(SSL *ssl, SSL_SESSION *session)
+{
+	struct tls *t = SSL_get_app_data(ssl);
+	unsigned i = t->c->nw->index;
+
+	if (i >= TLS_MAX_WORKERS)
+		return 0;
+	SSL_SESSION_free(t->cli->sessions[i]);
+	t->cli->sessions[i] = session;
+	return 1; /* the reference is ours now */
+}
+
+/* A session is for one name. */
+static bool is_session_for(const SSL_SESSION *session, struct str sni)
+{
+	const char *name = SSL_SESSION_get0_hostname(session);
+
+	return str_is_eq(str_from_cstr(name), sni);
+}
+
+static bool set_names(SSL *ssl, const struct tls_client *cli, const struct tls *t, bool is_ip)
+{
+	const char *name = cli->verifyhost ? cli->verifyhost : t->sni;
+	struct addr unused;
+
+	if (t->sni && !is_ip && !SSL_set_tlsext_host_name(ssl, t->sni))
+		return false;
+	if (!cli->is_verified || !name)
+		return true;
+	if (addr_parse_ip(str_from_cstr(name), &unused) == 0)
+		return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name);
+	SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+	return SSL_set1_host(ssl, name);
+}
+
+SSL *tls_client_ssl(struct tls_client *cli, struct tls *t, struct str sni)
+{
+	SSL *ssl = SSL_new(cli->ctx);
+	unsigned i = t->c->nw->index;
+	struct addr unused;
+	bool is_ip = sni.len && addr_parse_ip(sni, &unused) == 0;
+
+	if (!ssl)
+		return NULL;
+	SSL_set_app_data(ssl, t);
+	SSL_set_connect_state(ssl);
+	/* Addresses are not names (RFC 6066 3). */
+	if (!set_names(ssl, cli, t, is_ip)) {
+		ERR_clear_error();
+		SSL_free(ssl);
+		return NULL;
+	}
+	if (i < TLS_MAX_WORKERS && cli->sessions[i] &&
+	    is_session_for(cli->sessions[i], is_ip ? STR_NULL : sni))
+		SSL_set_session(ssl, cli->sessions[i]);
+	return ssl;
+}
+
+static int set_verify(struct tls_client *cli, struct cert_store *s, const struct conf_server *srv,
+		      const struct conf_global *g, struct err *err)
+{
+	const struct conf_tls *t = &srv->tls, *d = &g->server_tls;
+	unsigned verify = t->verify != CONF_VERIFY_UNSET ? t->verify : d->verify;
+	const char *ca = t->ca_file ? t->ca_file : d->ca_file;
+
+	if (verify == CONF_VERIFY_NONE)
+		return 0;
+	if (!ca)
+		return err_set(
+			err, -EINVAL,
+			"servers are verified by default, and there is no 'ca-file' to do it "
+			"with: add 'ca-file @system-ca' or 'ca-file <file>', or 'verify none' "
+			"in a network where nobody can stand in between");
+	cli->is_verified = true;
+	tls_ctx_set_verify(cli->ctx, SSL_VERIFY_PEER);
+	return tls_ctx_set_ca(cli->ctx, s, ca, t->crl_file ? t->crl_file : d->crl_file, false, err);
+}
+
+static int set_own_cert(struct tls_client *cli, struct cert_store *s, const char *path,
+			struct err *err)
+{
+	struct cert *c;
+	int r = cert_store_get(s, path, &c, err);
+
+	if (r)
+		return r;
+	if (cert_use_ctx(cli->ctx, c))
+		return err_set(err, -EINVAL, "certificate '%s': %s", path, tls_reason());
+	return 0;
+}
+
+static int client_fill(struct tls_client *cli, struct cert_store *s, const struct conf_server *srv,
+		       const struct conf_global *g, struct err *err)
+{
+	const struct conf_tls *t = &srv->tls;
+	int r;
+
+	cli->ctx = tls_ctx_new(false);
+	if (!cli->ctx)
+		return err_set(err, -ENOMEM, "cannot make a TLS context: %s", tls_reason());
+	r = tls_ctx_configure(cli->ctx, t, &g->server_tls, err);
+	if (r == 0)
+		r = set_verify(cli, s, srv, g, err);
+	if (r == 0 && srv->crt)
+		r = set_own_cert(cli, s, srv->crt, err);
+	if (r)
+		return r;
+	if (t->alpn_len &&
+	    SSL_CTX_set_alpn_protos(cli->ctx, (unsigned char *)t->alpn, (unsigned)t->alpn_len))
+		return err_set(err, -ENOMEM, "out of memory");
+	if (srv->verifyhost && !(cli->verifyhost = mem_strdup(str_from_cstr(srv->verifyhost))))
+		return err_set(err, -ENOMEM, "out of memory");
+	SSL_CTX_set_session_cache_mode(cli->ctx,
+				       SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+	SSL_CTX_sess_set_new_cb(cli->ctx, on_new_session);
+	return 0;
+}
+
+int tls_client_new(struct cert_store *s, const struct conf_server *srv, const struct conf_global *g,
+		   struct tls_client **ret_tls, struct err *err)
+{
+	struct tls_client *cli = mem_zalloc(sizeof(*cli));
+	int r;
+
+	if (!cli)
+		return err_set(err, -ENOMEM, "out of memory");
+	atomic_init(&cli->refs, 1);
+	list_init(&cli->link);
+	r = client_fill(cli, s, srv, g, err);
+	if (r) {
+		tls_client_put(cli);
+		return err_prefix(err, r, "server %s", srv->name ? srv->name : "?");
+	}
+	list_push_back(&s->clients, &cli->link);
+	*ret_tls = cli;
+	return 0;
+}
+
+void tls_client_put(struct tls_client *cli)
+{
+	if (atomic_fetch_sub_explicit(&cli->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	for (unsigned i = 0; i < TLS_MAX_WORKERS; i++)
+		SSL_SESSION_free(cli->sessions[i]);
+	SSL_CTX_free(cli->ctx);
+	mem_free(cli->verifyhost);
+	mem_free(cli);
+}

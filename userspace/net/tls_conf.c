@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Settings of an SSL_CTX that bind and server lines share: versions, ciphers, curves, CAs. Control
+ * thread. A context is made once per line (or crt-list option set) and only read by workers.
+ */
+#include <errno.h>
+#include <openssl/err.h>
+#include <sys/stat.h>
+
+#include "net/tls_priv.h"
+
+const char *tls_reason(void)
+{
+	unsigned long e = ERR_peek_last_error();
+	const char *text = e ? ERR_reason_error_string(e) : NULL;
+
+	ERR_clear_error();
+	return text ? text : "unknown reason";
+}
+
+SSL_CTX *tls_ctx_new(bool is_server)
+{
+	SSL_CTX *ctx = SSL_CTX_new(is_server ? TLS_server_method() : TLS_client_method());
+
+	if (!ctx)
+		return NULL;
+	/* Peers that end without close_notify are the rule, not the exception: a plain end. */
+	SSL_CTX_set_options(ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION |
+					 SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_PRIORITIZE_CHACHA);
+	SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+				      SSL_MODE_RELEASE_BUFFERS);
+	SSL_CTX_set_read_ahead(ctx, 1);
+	return ctx;
+}
+
+int tls_on_verify(int ok, X509_STORE_CTX *x)
+{
+	SSL *ssl = X509_STORE_CTX_get_ex_data(x, SSL_get_ex_data_X509_STORE_CTX_idx());
+	struct tls *t = ssl ? SSL_get_app_data(ssl) : NULL;
+
+	if (!ok && t && t->verify_err == 0) {
+		t->verify_err = X509_STORE_CTX_get_error(x);
+		t->verify_depth = X509_STORE_CTX_get_error_depth(x);
+	}
+	return ok;
+}
+
+void tls_ctx_set_verify(SSL_CTX *ctx, int mode)
+{
+	SSL_CTX_set_verify(ctx, mode, tls_on_verify);
+}
+
+static const char *version_name(unsigned v)
+{
+	static const char *const names[] = { "SSLv3", "TLSv1.0", "TLSv1.1", "TLSv1.2", "TLSv1.3" };
+
+	return v >= SSL3_VERSION && v <= TLS1_3_VERSION ? names[v - SSL3_VERSION] : "?";
+}
+
+static int set_versions(SSL_CTX *ctx, const struct conf_tls *t, const struct conf_tls *d,
+			struct err *err)
+{
+	unsigned min = t->min_version ? t->min_version : d->min_version;
+	unsigned max = t->max_version ? t->max_version : d->max_version;
+
+	/* As HAProxy: TLS 1.2 unless something older is asked for. */
+	if (min == 0)
+		min = max && max < TLS1_2_VERSION ? max : TLS1_2_VERSION;
+	if (max && min > max)
+		return err_set(err, -EINVAL, "ssl-min-ver %s is above ssl-max-ver %s",
+			       version_name(min), version_name(max));
+	if (!SSL_CTX_set_min_proto_version(ctx, (int)min) ||
+	    !SSL_CTX_set_max_proto_version(ctx, (int)max))
+		return err_set(err, -EINVAL, "this OpenSSL does not offer %s", version_name(min));
+	return 0;
+}
+
+static const char *either(const char *a, const char *b)
+{
+	return a ? a : b;
+}
+
+int tls_ctx_configure(SSL_CTX *ctx, const struct conf_tls *t, const struct conf_tls *dflt,
+		      struct err *err)
+{
+	const char *v;
+	int r = set_versions(ctx, t, dflt, err);
+
+	if (r)
+		return r;
+	v = either(t->ciphers, dflt->ciphers);
+	if (v && !SSL_CTX_set_cipher_list(ctx, v))
+		return err_set(err, -EINVAL, "ciphers '%.200s': %s", v, tls_reason());
+	v = either(t->ciphersuites, dflt->ciphersuites);
+	if (v && !SSL_CTX_set_ciphersuites(ctx, v))
+		return err_set(err, -EINVAL, "ciphersuites '%.200s': %s", v, tls_reason());
+	v = either(t->curves, dflt->curves);
+	if (v && !SSL_CTX_set1_curves_list(ctx, v))
+		return err_set(err, -EINVAL, "curves '%.200s': not known to OpenSSL", v);
+	v = either(t->sigalgs, dflt->sigalgs);
+	if (v && !SSL_CTX_set1_sigalgs_list(ctx, v))
+		return err_set(err, -EINVAL, "sigalgs '%.200s': not known to OpenSSL", v);
+	if (!t->prefer_client_ciphers && !dflt->prefer_client_ciphers)
+		SSL_CTX_set_options(ctx, SSL_OP_CIPHER_SERVER_PREFERENCE);
+	if (t->no_tickets || dflt->no_tickets) {
+		/* TLS 1.3 knows no other resumption: without tickets there are none to send. */
+		SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET);
+		SSL_CTX_set_num_tickets(ctx, 0);
+	}
+	ERR_clear_error();
+	return 0;
+}
+
+/* --- CAs --- */
+
+static int load_ca(X509_STORE *store, const char *file, struct err *err)
+{
+	struct stat st;
+	int ok;
+
+	if (strcmp(file, "@system-ca") == 0) {
+		ok = X509_STORE_set_default_paths(store);
+	} else if (stat(file, &st) < 0) {
+		return err_set(err, -errno, "cannot open CA file '%s': %s", file, strerror(errno));
+	} else if (S_ISDIR(st.st_mode)) {
+		ok = X509_STORE_load_path(store, file);
+	} else {
+		ok = X509_STORE_load_file(store, file);
+	}
+	if (!ok)
+		return err_set(err, -EINVAL, "cannot load CA certificates from '%s': %s", file,
+			       tls_reason());
+	return 0;
+}
+
+static int load_crl(X509_STORE *store, const char *file, struct err *err)
+{
+	if (!X509_STORE_load_file(store, file))
+		return err_set(err, -EINVAL, "cannot load CRLs from '%s': %s", file, tls_reason());
+	X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
+	return 0;
+}
+
+static int new_ca_store(const char *ca_file, const char *crl_file, X509_STORE **ret,
+			struct err *err)
+{
+	X509_STORE *store = X509_STORE_new();
+	int r;
+
+	if (!store)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = load_ca(store, ca_file, err);
+	if (r == 0 && crl_file)
+		r = load_crl(store, crl_file, err);
+	if (r) {
+		X509_STORE_free(store);
+		return r;
+	}
+	*ret = store;
+	return 0;
+}
+
+/* The names a server sends in its CertificateRequest. */
+static int set_client_ca_names(SSL_CTX *ctx, const char *ca_file, struct err *err)
+{
+	STACK_OF(X509_NAME) *names = sk_X509_NAME_new_null();
+	struct stat st;
+	bool is_dir = stat(ca_file, &st) == 0 && S_ISDIR(st.st_mode);
+	int ok;
+
+	if (!names)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (strcmp(ca_file, "@system-ca") == 0)
+		ok = 1;
+	else if (is_dir)
+		ok = SSL_add_dir_cert_subjects_to_stack(names, ca_file);
+	else
+		ok = SSL_add_file_cert_subjects_to_stack(names, ca_file);
+	if (!ok) {
+		sk_X509_NAME_pop_free(names, X509_NAME_free);
+		return err_set(err, -EINVAL, "cannot read CA names from '%s': %s", ca_file,
+			       tls_reason());
+	}
+	SSL_CTX_set_client_CA_list(ctx, names);
+	return 0;
+}
+
+int tls_ctx_set_ca(SSL_CTX *ctx, struct cert_store *s, const char *ca_file, const char *crl_file,
+		   bool is_server, struct err *err)
+{
+	char key[2048];
+	X509_STORE *store;
+	void **slot;
+	int n = snprintf(key, sizeof(key), "%s\n%s", ca_file, crl_file ? crl_file : ""), r;
+
+	if (n < 0 || (size_t)n >= sizeof(key))
+		return err_set(err, -ENAMETOOLONG, "path of the CA file is too long");
+	store = namemap_get(&s->cas, str_from_cstr(key));
+	if (!store) {
+		r = new_ca_store(ca_file, crl_file, &store, err);
+		if (r)
+			return r;
+		slot = namemap_put(&s->cas, str_from_cstr(key));
+		if (!slot) {
+			X509_STORE_free(store);
+			return err_set(err, -ENOMEM, "out of memory");
+		}
+		*slot = store;
+	}
+	SSL_CTX_set1_cert_store(ctx, store);
+	ERR_clear_error();
+	return is_server ? set_client_ca_names(ctx, ca_file, err) : 0;
+}

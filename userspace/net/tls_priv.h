@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the TLS files of net/ share. Included by nobody else: OpenSSL stays in these files. */
+#ifndef NET_TLS_PRIV_H
+#define NET_TLS_PRIV_H
+
+#include <openssl/ssl.h>
+#include <stdatomic.h>
+
+#include "net/namemap.h"
+#include "net/net_priv.h"
+
+/* --- one connection (tls.c) --- */
+
+/*
+ * Ciphertext takes two steps: OpenSSL writes it to the worker's buffer, one send takes it from there,
+ * and what the kernel refused is kept in `pending`. Counting both ends tells which plaintext has
+ * left: only that is reported as taken, so nothing is ever lost behind the owner's back.
+ */
+struct tls {
+	SSL *ssl;
+	struct conn *c;
+	struct tls_server *srv; /* accepted: a reference */
+	struct tls_client *cli; /* dialled: a reference */
+	char *sni; /* asked for by the client, or by us; NULL: none */
+	char *pending;
+	size_t pending_len;
+	uint64_t n_out, n_sent; /* ciphertext bytes: produced, taken by the kernel */
+	size_t early; /* plaintext encrypted already and not yet reported as taken */
+	int io_err; /* errno of the socket, positive */
+	unsigned long ssl_err; /* OpenSSL's code of the failure */
+	struct deferred flush; /* dialled: end of the handshake when no request follows at once */
+	bool is_held; /* output that may wait for the next write to join it */
+	bool is_eof, is_failed, has_shut;
+	bool has_no_cert, has_alpn_failed; /* told by the callbacks */
+	int verify_err, verify_depth; /* first objection to the peer's chain, and where */
+};
+
+/* --- between OpenSSL and the socket (tls_io.c) --- */
+
+#define RECORD_MAX  16384 /* RFC 8446 5.1 */
+#define RECORD_COST 320 /* SSL3_RT_MAX_ENCRYPTED_OVERHEAD: headers, padding, MAC of any version */
+#define BATCH	    4 /* records per send */
+#define OUT_SIZE    (BATCH * (RECORD_MAX + RECORD_COST))
+
+struct tls_io {
+	struct pool tls;
+	size_t out_len;
+	char out[OUT_SIZE];
+	char plain[RECORD_MAX];
+};
+
+struct tls_io *tls_io_get(struct net_worker *nw); /* NULL: out of memory */
+HG_WUR int tls_set_bio(struct tls *t);
+/* One send of everything that waits. 0: all gone or kept (n_sent tells); -errno: broken. */
+int tls_flush(struct tls *t, bool more);
+/* Keeps the output for the next write instead of sending it alone. */
+HG_WUR int tls_hold(struct tls *t);
+
+/* --- contexts --- */
+
+/* Settings of one bind line or crt-list entry that are not the certificate. */
+struct tls_profile {
+	struct list link;
+	char *options; /* crt-list text; NULL: the bind line's own */
+	SSL_CTX *ctx;
+	int verify_mode;
+	uint16_t min_version, max_version;
+	char *curves;
+	unsigned char *alpn;
+	unsigned alpn_len;
+	unsigned char sid[32];
+};
+
+struct cert;
+#define CERT_TYPES 5 /* RSA, RSA-PSS, ECDSA, Ed25519, Ed448 */
+
+/* Certificates of one name, at most one of each key type: OpenSSL picks by what the client can. */
+struct cert_set {
+	struct cert *certs[CERT_TYPES];
+	struct tls_profile *profile;
+};
+
+/* Names that a filter "!name" takes away from a wildcard's certificate. */
+struct sni_except {
+	struct sni_except *next;
+	const struct cert *cert;
+};
+
+struct sni_entry {
+	struct cert_set set;
+	bool has_cert;
+	struct sni_except *excepts;
+};
+
+struct tls_server {
+	struct list link; /* of its store, until freed */
+	_Atomic unsigned refs;
+	struct list profiles;
+	struct tls_profile *base;
+	struct namemap exact, wild; /* sni_entry; wild by ".example.com" */
+	struct cert_set dflt;
+	bool has_default, is_strict;
+};
+void tls_server_put(struct tls_server *s);
+/* Certificates for `name` (lower case): the set, or NULL (refuse). */
+const struct cert_set *tls_server_find(const struct tls_server *s, struct str name);
+
+#define TLS_MAX_WORKERS 257 /* 256 workers and the control thread */
+struct tls_client {
+	struct list link;
+	_Atomic unsigned refs;
+	SSL_CTX *ctx;
+	bool is_verified;
+	char *verifyhost;
+	SSL_SESSION *sessions[TLS_MAX_WORKERS]; /* each touched by its own worker only */
+};
+void tls_client_put(struct tls_client *cli);
+/* A new SSL in connect state, with name checks and the worker's last session. NULL: out of memory. */
+SSL *tls_client_ssl(struct tls_client *cli, struct tls *t, struct str sni);
+
+/* --- settings of a context (tls_conf.c) --- */
+
+SSL_CTX *tls_ctx_new(bool is_server);
+/* `t` first, `dflt` where it says nothing. Texts name the setting. */
+HG_WUR int tls_ctx_configure(SSL_CTX *ctx, const struct conf_tls *t, const struct conf_tls *dflt,
+			     struct err *err);
+/* CA certificates to verify the peer with; parsed files are shared through the store. */
+HG_WUR int tls_ctx_set_ca(SSL_CTX *ctx, struct cert_store *s, const char *ca_file,
+			  const char *crl_file, bool is_server, struct err *err);
+/* SSL_VERIFY_* for a context; what the chain fails by is remembered in struct tls. */
+void tls_ctx_set_verify(SSL_CTX *ctx, int mode);
+int tls_on_verify(int ok, X509_STORE_CTX *x);
+/* OpenSSL's last reason as text; empties its queue. Constant memory. */
+const char *tls_reason(void);
+
+/* --- certificates (certs.c) --- */
+
+struct cert {
+	_Atomic unsigned refs;
+	char *path, *key_path; /* key_path NULL: in the same file */
+	uint64_t identity[2]; /* of file and key file: mtime, size, inode folded */
+	X509 *x509;
+	EVP_PKEY *key;
+	STACK_OF(X509) * chain;
+	unsigned type; /* index in cert_set.certs */
+	char **names; /* DNS names, lower case */
+	unsigned n_names;
+	bool is_used; /* by the store it is in */
+};
+
+struct cert_store {
+	struct namemap certs; /* path → struct cert, a reference */
+	struct namemap cas; /* "ca\ncrl" → X509_STORE */
+	struct list servers, clients;
+	unsigned char ticket_keys[80];
+	void (*warn)(void *ctx, const char *text);
+	void *warn_ctx;
+};
+/* A reference that the store keeps. */
+HG_WUR int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cert,
+			  struct err *err);
+void cert_store_warn(struct cert_store *s, const char *fmt, ...) HG_PRINTF(2, 3);
+/* Calls `use` for a file, for FILE.rsa/.ecdsa… when FILE does not exist, and for all files of a directory. */
+HG_WUR int cert_store_each(struct cert_store *s, const char *path,
+			   int (*use)(void *ctx, struct cert *cert, struct err *err), void *ctx,
+			   struct err *err);
+void cert_put(struct cert *c);
+HG_WUR int cert_use(SSL *ssl, const struct cert_set *set);
+HG_WUR int cert_use_ctx(SSL_CTX *ctx, const struct cert *c);
+
+/* Reads a whole file; NUL-terminated; mem_free() it. */
+HG_WUR int net_read_file(const char *path, char **ret_text, size_t *ret_len, struct err *err);
+/* Loads certificate, key and chain from files, without any store. */
+HG_WUR int cert_load(const char *path, struct cert **ret_cert, struct err *err);
+
+/* --- crt-list (crtlist.c) --- */
+
+/* One line. Slices into the text of the file. */
+struct crtlist_line {
+	unsigned number;
+	struct str path, options; /* options without brackets; p NULL: none */
+	struct str filters; /* what is left of the line */
+};
+typedef int crtlist_fn(void *ctx, const struct crtlist_line *line, struct err *err);
+HG_WUR int crtlist_parse(struct str text, const char *file, crtlist_fn *use, void *ctx,
+			 struct err *err);
+/* Options in brackets, over what `base` says; strings in `arena`. */
+HG_WUR int crtlist_options(struct str options, const struct conf_tls *base, struct arena *arena,
+			   struct conf_tls *ret, struct err *err);
+
+#endif

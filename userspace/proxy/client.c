@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Client connections between streams: handshake, waiting for a request, the last moments after the
+ * last answer. An idle one holds its struct client and struct conn, no buffer and no stream. Belongs to the
+ * worker that accepted it; freed by client_close().
+ */
+#include "proxy/worker_priv.h"
+
+#include <errno.h>
+
+/* After our last answer: how much and how long the peer may still send before it is cut off. */
+#define LINGER_BYTES (256 * 1024)
+#define LINGER_NS    1000000000ull
+
+static void client_event(struct conn *c);
+
+static bool client_is_http(const struct client *cl)
+{
+	return cl->fe->mode != CONF_MODE_TCP;
+}
+
+/* Nothing set: no limit. */
+static void client_start_timer(struct client *cl, uint64_t ns)
+{
+	if (ns)
+		timer_start(cl->w->loop, &cl->timer, ns);
+	else
+		timer_stop(cl->w->loop, &cl->timer);
+}
+
+static uint64_t client_idle_timeout(const struct client *cl)
+{
+	const struct conf_timeouts *t = &cl->fe->timeout;
+
+	if (cl->n_requests && t->http_keep_alive)
+		return t->http_keep_alive;
+	return t->http_request ? t->http_request : t->client;
+}
+
+void client_close(struct client *cl, bool reset)
+{
+	struct worker *w = cl->w;
+
+	timer_stop(w->loop, &cl->timer);
+	conn_close(cl->own, false);
+	if (conn_is_tls(cl->conn))
+		gauge_add(&w->ctr->cur_ssl_conns, -1);
+	conn_close(cl->conn, reset);
+	arena_free(&cl->arena);
+	list_del(&cl->link);
+	w->n_clients--;
+	gauge_add(&w->ctr->cur_conns, -1);
+	gauge_add(&cl->ctr->cur_sessions, -1);
+	worker_conn_ended(w, cl);
+	snapshot_unpin(&w->view, &cl->snap->snap);
+	pool_put(&w->client_pool, cl);
+	if (w->is_draining)
+		worker_check_drained(w);
+}
+
+void client_linger(struct client *cl)
+{
+	struct worker *w = cl->w;
+
+	cl->state = CLIENT_LINGER;
+	cl->conn->doing = "lingering";
+	cl->linger_left = LINGER_BYTES;
+	conn_shut_write(cl->conn);
+	timer_start(w->loop, &cl->timer, LINGER_NS);
+	/* The peer may have closed or sent meanwhile: no further edge would tell. */
+	client_event(cl->conn);
+}
+
+static void client_linger_read(struct client *cl)
+{
+	while (cl->conn->can_read) {
+		ssize_t n = conn_recv(cl->conn, cl->w->scratch, WORKER_SCRATCH);
+
+		if (n == -EAGAIN)
+			break;
+		if (n <= 0 || (size_t)n >= cl->linger_left) {
+			client_close(cl, n > 0);
+			return;
+		}
+		cl->linger_left -= (uint32_t)n;
+	}
+	if (cl->conn->is_broken)
+		client_close(cl, true);
+}
+
+/* Between two requests. Bytes that are there already start the next one. */
+void client_set_idle(struct client *cl)
+{
+	struct worker *w = cl->w;
+
+	cl->state = CLIENT_IDLE;
+	cl->idle_ns = loop_now(w->loop);
+	cl->conn->doing = "idle";
+	if (cl->snap != w->snap) {
+		client_rebind(cl);
+		return;
+	}
+	client_start_timer(cl, client_idle_timeout(cl));
+	if (unlikely(cl->conn->can_read || cl->conn->peer_closed)) {
+		struct stream *st = stream_new(cl);
+
+		if (!st) {
+			client_close(cl, true);
+			return;
+		}
+		/* From the top of the next iteration: whoever ended the last stream is still on the stack. */
+		stream_resume_later(st);
+		return;
+	}
+	if (cl->conn->tls)
+		conn_idle(cl->conn);
+}
+
+void client_rebind(struct client *cl)
+{
+	struct worker *w = cl->w;
+	const struct proxy_bind *pb = NULL;
+
+	for (unsigned i = 0; i < w->snap->n_binds; i++)
+		if (w->snap->binds[i].socket == cl->pb->socket)
+			pb = &w->snap->binds[i];
+	/* The address is no longer listened on, or serves something else: the client comes back. */
+	if (!pb || pb->conf->proxy->mode != cl->fe->mode || pb->conf->is_ssl != cl->pb->conf->is_ssl) {
+		client_close(cl, false);
+		return;
+	}
+	snapshot_unpin(&w->view, &cl->snap->snap);
+	cl->snap = container_of(snapshot_pin(&w->view), struct proxy_snapshot, snap);
+	cl->pb = pb;
+	cl->conn->bind = pb->conf;
+	cl->fe = pb->conf->proxy;
+	if (cl->fe_rt != w->snap->backends[cl->fe->index]) {
+		gauge_add(&cl->ctr->cur_sessions, -1);
+		atomic_fetch_sub_explicit(&cl->fe_rt->fe_cur, 1, memory_order_relaxed);
+		cl->fe_rt = w->snap->backends[cl->fe->index];
+		cl->ctr = &cl->fe_rt->fe_stats.rows[w->o.index];
+		gauge_add(&cl->ctr->cur_sessions, 1);
+		atomic_fetch_add_explicit(&cl->fe_rt->fe_cur, 1, memory_order_relaxed);
+	}
+	if (cl->state == CLIENT_IDLE)
+		client_set_idle(cl);
+}
+
+static void client_begin_stream(struct client *cl)
+{
+	struct stream *st = stream_new(cl);
+
+	if (!st) {
+		client_close(cl, true);
+		return;
+	}
+	stream_run(st);
+}
+
+/* The transport is up. */
+static void client_open(struct client *cl)
+{
+	struct worker *w = cl->w;
+
+	if (conn_is_tls(cl->conn)) {
+		ctr_add(&cl->ctr->ssl_sessions, 1);
+		gauge_add(&w->ctr->cur_ssl_conns, 1);
+	}
+	cl->handshake_ns = loop_now(w->loop) - cl->accept_ns;
+	if (!list_is_empty(&cl->fe->rules[RULES_TCP_SESSION]) &&
+	    !rules_admit(cl, RULES_TCP_SESSION)) {
+		ctr_add(&cl->ctr->sess_denied, 1);
+		client_close(cl, true);
+		return;
+	}
+	if (cl->fe->has_log && !cl->fe->log_format)
+		client_log_connect(cl);
+	cl->state = CLIENT_IDLE;
+	cl->idle_ns = loop_now(w->loop);
+	client_start_timer(cl, client_idle_timeout(cl));
+	/* Read right after accept: the request is mostly there. */
+	if (!client_is_http(cl) || cl->conn->can_read)
+		client_begin_stream(cl);
+}
+
+static void client_handshake(struct client *cl)
+{
+	int r = conn_advance(cl->conn);
+
+	if (r == -EAGAIN)
+		return;
+	if (r == 0) {
+		client_open(cl);
+		return;
+	}
+	if (cl->pb->tls)
+		ctr_add(&cl->ctr->ssl_failed, 1);
+	client_log_error(cl, conn_error_text((enum conn_error)cl->conn->error));
+	client_close(cl, false);
+}
+
+static void client_event(struct conn *c)
+{
+	struct client *cl = c->owner;
+
+	switch ((enum client_state)cl->state) {
+	case CLIENT_HANDSHAKE:
+		client_handshake(cl);
+		break;
+	case CLIENT_IDLE:
+		if (c->can_read || c->peer_closed || c->is_broken)
+			client_begin_stream(cl);
+		break;
+	case CLIENT_BUSY:
+		stream_run(cl->stream);
+		break;
+	case CLIENT_LINGER:
+		client_linger_read(cl);
+		break;
+	}
+}
+
+static void client_timer(struct timer *t)
+{
+	struct client *cl = container_of(t, struct client, timer);
+
+	switch ((enum client_state)cl->state) {
+	case CLIENT_BUSY:
+		/* Left running on purpose; the stream has timers of its own. */
+		return;
+	case CLIENT_HANDSHAKE:
+		client_log_error(cl, "Timeout during the handshake");
+		client_close(cl, true);
+		return;
+	case CLIENT_LINGER:
+		client_close(cl, true);
+		return;
+	case CLIENT_IDLE:
+		break;
+	}
+	/* The first request never came: 408 unless the operator does not want it. Later: just close. */
+	if (cl->n_requests == 0 && !(cl->fe->options & CONF_OPT(HTTP_IGNORE_PROBES))) {
+		struct stream *st = stream_new(cl);
+
+		if (st) {
+			st->start_ns = cl->idle_ns;
+			ctr_add(&cl->ctr->req_errors, 1);
+			if (cl->fe->options & CONF_OPT(DONTLOGNULL))
+				st->flags |= STREAM_NO_LOG;
+			if (stream_fail(st, 'c', 408) != STEP_GONE)
+				stream_run(st);
+			return;
+		}
+	}
+	client_close(cl, false);
+}
+
+void client_accepted(struct worker *w, const struct proxy_bind *pb, struct conn *c)
+{
+	struct client *cl = pool_get(&w->client_pool);
+
+	if (!cl) {
+		ctr_add(&w->ctr->alloc_failures, 1);
+		conn_close(c, true);
+		return;
+	}
+	*cl = (struct client){ .conn = c, .w = w, .pb = pb };
+	cl->snap = container_of(snapshot_pin(&w->view), struct proxy_snapshot, snap);
+	cl->fe = pb->conf->proxy;
+	cl->fe_rt = cl->snap->backends[cl->fe->index];
+	cl->ctr = &cl->fe_rt->fe_stats.rows[w->o.index];
+	cl->accept_ns = loop_now(w->loop);
+	cl->accept_wall = loop_wall(w->loop);
+	timer_init(&cl->timer, client_timer);
+	arena_init(&cl->arena, 1024);
+	vars_init(&cl->vars);
+	list_push_back(&w->clients, &cl->link);
+	w->n_clients++;
+	c->owner = cl;
+	c->on_event = client_event;
+	c->bind = pb->conf;
+	cl->state = CLIENT_HANDSHAKE;
+	atomic_fetch_add_explicit(&w->o.shared->cur_conns, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&cl->fe_rt->fe_cur, 1, memory_order_relaxed);
+	gauge_add(&w->ctr->cur_conns, 1);
+	ctr_add(&w->ctr->connections, 1);
+	ctr_add(&cl->ctr->sessions, 1);
+	gauge_add(&cl->ctr->cur_sessions, 1);
+	ctr_max(&cl->ctr->max_sessions, (uint64_t)cl->ctr->cur_sessions);
+	__atomic_store_n(&cl->ctr->last_session_s, cl->accept_wall / 1000000000u, __ATOMIC_RELAXED);
+	if (!list_is_empty(&cl->fe->rules[RULES_TCP_CONNECTION]) &&
+	    !rules_admit(cl, RULES_TCP_CONNECTION)) {
+		ctr_add(&cl->ctr->conn_denied, 1);
+		client_close(cl, true);
+		return;
+	}
+	client_start_timer(cl, cl->fe->timeout.client_hs ? cl->fe->timeout.client_hs :
+							   cl->fe->timeout.client);
+	client_handshake(cl);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Persistence by cookie: which server a client was on (request), and telling it where it is now
+ * (response). Modes insert, prefix and rewrite; the third and fourth characters of the log's
+ * termination code say what was found and done.
+ */
+#include <errno.h>
+
+#include "proxy/worker_priv.h"
+
+static struct conf_server *server_by_cookie(const struct conf_proxy *px, struct str value)
+{
+	struct list *pos;
+
+	list_for_each(pos, &px->servers) {
+		struct conf_server *cs = list_entry(pos, struct conf_server, link);
+
+		if (cs->cookie && str_is_eq(str_from_cstr(cs->cookie), value))
+			return cs;
+	}
+	return NULL;
+}
+
+/* One "name=value" pair of a Cookie field; `*rest` moves on. */
+static struct str cookie_next(struct str *rest, struct str *ret_name, struct str *ret_value)
+{
+	struct str pair = str_trim(str_cut(rest, ';')), v = pair;
+
+	*ret_name = str_trim(str_cut(&v, '='));
+	*ret_value = v.p ? str_trim(v) : STR("");
+	return pair;
+}
+
+/* The field without the pair at [from, from + pair.len): indirect mode, prefix mode. */
+static int cookie_rewrite_field(struct stream *st, struct http_field *f, struct str skip,
+				struct str replacement)
+{
+	char *out = arena_alloc(&st->arena, f->value.len + replacement.len + 3);
+	struct str rest = f->value, name, value;
+	size_t n = 0;
+
+	if (!out)
+		return -ENOMEM;
+	while (rest.p) {
+		struct str pair = cookie_next(&rest, &name, &value);
+
+		if (pair.p == skip.p)
+			pair = replacement;
+		if (!pair.len)
+			continue;
+		if (n) {
+			memcpy(out + n, "; ", 2);
+			n += 2;
+		}
+		memcpy(out + n, pair.p, pair.len);
+		n += pair.len;
+	}
+	if (!n)
+		http_msg_del_field(&st->req, f);
+	else
+		f->value = str_make(out, n);
+	return 0;
+}
+
+static void cookie_found(struct stream *st, struct str id)
+{
+	const struct conf_server *cs = server_by_cookie(st->be, id);
+	struct server *s = cs ? lb_server_of(st->be_rt, cs) : NULL;
+
+	if (!s) {
+		st->term[2] = 'I';
+		return;
+	}
+	if (!server_is_usable(s)) {
+		st->term[2] = 'D';
+		if (!(st->be->options & CONF_OPT(PERSIST)))
+			return;
+	} else {
+		st->term[2] = 'V';
+	}
+	st->force = s;
+	st->flags |= STREAM_ASSIGNED;
+}
+
+void cookie_read_request(struct stream *st)
+{
+	const struct conf_cookie *c = &st->be->cookie;
+	struct str want = str_from_cstr(c->name);
+
+	st->term[2] = 'N';
+	st->term[3] = 'N';
+	for (unsigned i = 0; i < st->req.n_fields; i++) {
+		struct http_field *f = &st->req.fields[i];
+		struct str rest = f->value, name, value;
+
+		if (f->id != HTTP_FIELD_COOKIE || f->is_removed)
+			continue;
+		while (rest.p) {
+			struct str pair = cookie_next(&rest, &name, &value);
+			struct str id = value, changed = STR("");
+			size_t tilde;
+
+			if (!str_is_eq(name, want))
+				continue;
+			if (c->prefix) {
+				tilde = str_find_char(value, '~');
+				if (tilde == SIZE_MAX)
+					return;
+				id = str_sub(value, 0, tilde);
+				changed = arena_printf(&st->arena, STR_FMT "=" STR_FMT, STR_ARG(name),
+						       STR_ARG(str_from(value, tilde + 1)));
+			} else if (c->maxidle || c->maxlife) {
+				/* "id|dates": the dates are judged by the age rules of a later version. */
+				id = str_cut(&id, '|');
+			}
+			cookie_found(st, id);
+			st->srv_cookie = id;
+			st->flags |= STREAM_COOKIE_SEEN;
+			if ((c->prefix || (c->insert && c->indirect)) &&
+			    cookie_rewrite_field(st, f, pair, changed))
+				ctr_add(&st->fe_ctr->failed_rewrites, 1);
+			return;
+		}
+	}
+}
+
+/* --- response --------------------------------------------------------------------------------------------- */
+
+static int cookie_insert(struct stream *st, struct str value)
+{
+	const struct conf_cookie *c = &st->be->cookie;
+	struct str line = arena_printf(&st->arena, "%s=" STR_FMT "; path=/%s%s%s%s%s", c->name,
+				       STR_ARG(value), c->domain ? "; domain=" : "",
+				       c->domain ? c->domain : "", c->httponly ? "; HttpOnly" : "",
+				       c->secure ? "; Secure" : "", c->attr ? c->attr : "");
+
+	return line.p ? http_msg_add(&st->rsp, STR("set-cookie"), line) : -ENOMEM;
+}
+
+/* Set-Cookie of the application with our cookie's name: prefix or rewrite its value. */
+static int cookie_change_set_cookie(struct stream *st, struct str id, bool *ret_found)
+{
+	const struct conf_cookie *c = &st->be->cookie;
+	struct str want = str_from_cstr(c->name);
+
+	*ret_found = false;
+	for (unsigned i = 0; i < st->rsp.n_fields; i++) {
+		struct http_field *f = &st->rsp.fields[i];
+		struct str rest = f->value, pair, value, name;
+
+		if (f->id != HTTP_FIELD_SET_COOKIE || f->is_removed)
+			continue;
+		pair = str_cut(&rest, ';');
+		value = pair;
+		name = str_trim(str_cut(&value, '='));
+		if (!str_is_eq(name, want))
+			continue;
+		*ret_found = true;
+		if (c->insert) {
+			/* `preserve`: the application's own choice stays. */
+			if (!c->preserve)
+				http_msg_del_field(&st->rsp, f);
+			continue;
+		}
+		value = c->prefix ? arena_printf(&st->arena, STR_FMT "=" STR_FMT "~" STR_FMT "%s" STR_FMT,
+						 STR_ARG(name), STR_ARG(id),
+						 STR_ARG(value.p ? str_trim(value) : STR("")),
+						 rest.p ? ";" : "", STR_ARG(rest.p ? rest : STR(""))) :
+				    arena_printf(&st->arena, STR_FMT "=" STR_FMT "%s" STR_FMT,
+						 STR_ARG(name), STR_ARG(id), rest.p ? ";" : "",
+						 STR_ARG(rest.p ? rest : STR("")));
+		if (!value.p)
+			return -ENOMEM;
+		f->value = value;
+	}
+	return 0;
+}
+
+static int cookie_forbid_caching(struct stream *st)
+{
+	if (http_msg_list_has(&st->rsp, HTTP_FIELD_CACHE_CONTROL, STR("private")) ||
+	    http_msg_list_has(&st->rsp, HTTP_FIELD_CACHE_CONTROL, STR("no-cache")) ||
+	    http_msg_list_has(&st->rsp, HTTP_FIELD_CACHE_CONTROL, STR("no-store")))
+		return 0;
+	return http_msg_add(&st->rsp, STR("cache-control"), STR("private"));
+}
+
+int cookie_edit_response(struct stream *st)
+{
+	const struct conf_cookie *c = &st->be->cookie;
+	struct str id = st->srv_conf && st->srv_conf->cookie ? str_from_cstr(st->srv_conf->cookie) :
+							       STR_NULL;
+	bool found;
+	int r;
+
+	if (!id.p)
+		return 0;
+	r = cookie_change_set_cookie(st, id, &found);
+	if (r)
+		return r;
+	if (found)
+		st->term[3] = c->insert ? (c->preserve ? 'P' : 'D') : 'R';
+	if (!c->insert || (found && c->preserve))
+		return 0;
+	/* The client has it already and is where it says. */
+	if (st->flags & STREAM_COOKIE_SEEN && str_is_eq(st->srv_cookie, id) && !c->maxidle)
+		return 0;
+	if (c->postonly && st->req.method != HTTP_METHOD_POST)
+		return 0;
+	st->term[3] = st->flags & STREAM_COOKIE_SEEN && st->term[2] == 'V' ? 'U' : 'I';
+	r = cookie_insert(st, id);
+	if (!r && c->nocache)
+		r = cookie_forbid_caching(st);
+	return r;
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A stream is one exchange: an HTTP request and its response, or one TCP session. It lives on the
+ * worker that accepted its client, from the first byte (mode tcp: from the accept) to the log line. What
+ * lies between two requests of a connection is a `struct client` and nothing more.
+ */
+#ifndef PROXY_STREAM_H
+#define PROXY_STREAM_H
+
+#include "base/list.h"
+#include "expr/expr.h"
+#include "lb/lb.h"
+#include "net/net.h"
+#include "proxy/proxy.h"
+#include "proxy/side.h"
+
+struct worker;
+struct stream;
+
+/* --- client connections -------------------------------------------------------------------------- */
+
+enum client_state {
+	CLIENT_HANDSHAKE, /* TLS or PROXY header */
+	CLIENT_IDLE, /* between requests */
+	CLIENT_BUSY, /* has a stream */
+	CLIENT_LINGER, /* answered and half-closed: reads on so that the answer is not lost to a reset */
+};
+
+/* All that an idle connection holds, together with its struct conn at most 512 bytes. */
+struct client {
+	struct conn *conn;
+	struct worker *w;
+	struct list link; /* worker->clients */
+	struct proxy_snapshot *snap; /* pinned; moved on while idle */
+	const struct proxy_bind *pb;
+	const struct conf_proxy *fe;
+	struct lb_backend *fe_rt;
+	struct hg_l7_counters *ctr; /* of the frontend */
+	struct stream *stream;
+	struct timer timer; /* handshake, idle, linger */
+	struct conn *own; /* http-reuse never: this client's server connection, and whose it is */
+	struct server *own_srv;
+	struct vars *vars; /* sess.* */
+	struct arena arena; /* of vars; empty until used */
+	uint64_t accept_ns, accept_wall; /* loop clocks */
+	uint64_t idle_ns; /* since when it waits */
+	uint64_t handshake_ns; /* duration */
+	uint32_t n_requests;
+	uint32_t linger_left; /* bytes still read and thrown away */
+	uint8_t state; /* enum client_state */
+	bool must_close; /* drain: no further request */
+};
+_Static_assert(sizeof(struct client) + sizeof(struct conn) <= 512, "memory of an idle connection");
+
+/* client.c */
+void client_accepted(struct worker *w, const struct proxy_bind *pb, struct conn *c);
+void client_close(struct client *cl, bool reset);
+/* Closes after the peer had a chance to read the answer. */
+void client_linger(struct client *cl);
+/* A stream to go on with: bytes are there, or may be. NULL: idle or closed. */
+struct stream *client_next_stream(struct client *cl);
+void client_rebind(struct client *cl); /* idle, and a new snapshot was adopted */
+void client_set_idle(struct client *cl);
+
+/* --- phases --------------------------------------------------------------------------------------- */
+
+/* In the order of a request's life. Second: second termination character; third: for people. */
+#define STREAM_PHASES(X)                                                            \
+	X(TCP_CONTENT, 'R', "inspecting content")                                   \
+	X(REQ_HEAD, 'R', "reading the request")                                     \
+	X(FE_RULES, 'R', "frontend rules")                                          \
+	X(ROUTE, 'R', "choosing a backend")                                         \
+	X(BE_RULES, 'R', "backend rules")                                           \
+	X(TARPIT, 'T', "held in the tarpit")                                        \
+	X(WAIT_BODY, 'R', "waiting for the body")                                   \
+	X(PICK, 'C', "choosing a server")                                           \
+	X(QUEUE, 'Q', "waiting for a server slot")                                  \
+	X(RETRY_WAIT, 'C', "waiting before the next attempt")                       \
+	X(CONNECT, 'C', "connecting to the server")                                 \
+	X(SEND, 'H', "sending the request")                                         \
+	X(RSP_HEAD, 'H', "waiting for the response")                                \
+	X(RSP_RULES, 'H', "response rules")                                         \
+	X(PUMP, 'D', "transferring the body")                                       \
+	X(TUNNEL, 'D', "tunnelling")                                                \
+	X(LOCAL, 'L', "sending an answer of our own")                               \
+	X(END, '-', "ending")
+
+enum stream_phase {
+#define X(name, code, text) PHASE_##name,
+	STREAM_PHASES(X)
+#undef X
+	PHASE_COUNT
+};
+const char *stream_phase_name(enum stream_phase p); /* "REQ_HEAD" */
+const char *stream_phase_text(enum stream_phase p);
+char stream_phase_code(enum stream_phase p);
+
+/* What a phase says to the driver. */
+enum step {
+	STEP_GO, /* st->phase was set: go on */
+	STEP_WAIT, /* for an event, the timer, or a turn in the queue */
+	STEP_GONE, /* the stream is no more; st->next or nothing */
+};
+
+enum stream_flags {
+	STREAM_CLIENT_KEEP = 1 << 0, /* the client's connection may be used again */
+	STREAM_SERVER_KEEP = 1 << 1,
+	STREAM_REQ_PARSED = 1 << 2,
+	STREAM_RSP_PARSED = 1 << 3,
+	STREAM_RSP_STARTED = 1 << 4, /* something of a final response went to the client */
+	STREAM_SRV_REUSED = 1 << 5, /* the server connection has carried other requests */
+	STREAM_HAS_SLOT = 1 << 6, /* a slot of st->srv is ours */
+	STREAM_ASSIGNED = 1 << 7, /* persistence: this server was asked for, not picked */
+	STREAM_REDISPATCHED = 1 << 8,
+	STREAM_IS_TCP = 1 << 9,
+	STREAM_NO_LOG = 1 << 10, /* monitor */
+	STREAM_LOGGED = 1 << 11,
+	STREAM_INTERCEPTED = 1 << 12,
+	STREAM_UPGRADE = 1 << 13, /* the request asks for it */
+	STREAM_RESENT = 1 << 14, /* went out again after a reused connection had died */
+	STREAM_COOKIE_SEEN = 1 << 15,
+	STREAM_KILLED = 1 << 16,
+	STREAM_IN_BACKEND = 1 << 17, /* counted in be_rt->cur */
+	STREAM_PAYLOAD_FINAL = 1 << 18, /* inspection time is over */
+	STREAM_ALLOW_FINAL = 1 << 19, /* a rule said accept: the rest of its list is skipped */
+	STREAM_HAS_SUBJECT = 1 << 20, /* st->subject is filled */
+};
+
+/* An answer of our own that is on its way or planned. */
+struct local_answer {
+	uint16_t status;
+	struct str head, body; /* stream arena or constant */
+	struct str rest; /* not yet written */
+	bool is_close;
+};
+
+struct stream {
+	/* --- kept from one use of the struct to the next ------------------------------------------ */
+	struct list link; /* worker->streams, or its free list */
+	struct worker *w;
+	struct arena arena;
+	struct timer timer; /* may stay armed on the free list: moving it on is one store */
+	struct deferred resume; /* runs the stream from the top of the next iteration */
+	bool is_free;
+	/* --- zeroed for every stream, from here to `zero_end` --------------------------------------- */
+	char zero_begin[0];
+	struct client *cl;
+	struct proxy_snapshot *snap; /* pinned */
+	const struct conf_proxy *fe, *be;
+	struct lb_backend *fe_rt, *be_rt;
+	struct hg_l7_counters *fe_ctr, *be_ctr, *srv_ctr;
+	struct server *srv;
+	const struct conf_server *srv_conf;
+	struct server *avoid, *force; /* redispatch, persistence */
+	struct list srv_link; /* srv->w[].streams */
+	struct list queue_link; /* worker->queued */
+	struct queue_entry q;
+	uint32_t flags; /* enum stream_flags */
+	uint8_t phase; /* enum stream_phase */
+	uint8_t tarpit_next;
+	uint16_t status; /* sent to the client, for the log; 0: none */
+	char term[4]; /* '-' until something goes wrong */
+	uint32_t n_retries, retries_left;
+	uint64_t id;
+	uint64_t n_runs;
+	uint64_t start_ns, start_wall; /* first byte of the request (tcp: accept) */
+	uint64_t req_ns, queue_ns, conn_ns, rsp_ns, data_ns; /* when each was reached; 0: not */
+	uint64_t deadline_ns; /* of the phase where it is not a matter of flows */
+	uint64_t timeout_server_ns, timeout_tunnel_ns, timeout_client_ns; /* as configured or set by a rule */
+	uint64_t bytes_in, bytes_out;
+	struct vars *vars_txn, *vars_req, *vars_res;
+	struct str *req_captures, *rsp_captures; /* fe->n_*_captures, or NULL */
+	struct str client_cookie, server_cookie; /* captured */
+	struct str srv_cookie; /* persistence cookie sent by the client, value */
+	struct str unique_id;
+	const struct conf_rule *rule; /* where evaluation stopped to wait */
+	struct local_answer local;
+	struct subject_log *log;
+	struct addr src, dst; /* set-src, set-dst; family 0: the connection's */
+	uint8_t log_level; /* 0xff: not set by a rule; 0xfe: silent */
+	char zero_end[0];
+	/* --- initialised by their own functions ------------------------------------------------------ */
+	struct side front, back;
+	struct flow req_flow, rsp_flow;
+	struct http_msg req, rsp;
+	struct subject subject;
+};
+
+/* stream.c */
+struct stream *stream_new(struct client *cl); /* NULL: out of memory */
+void stream_run(struct stream *st);
+void stream_resume_later(struct stream *st);
+/* Frees it and what it holds; the client stays. */
+void stream_free(struct stream *st);
+void stream_pool_free(struct worker *w);
+/* First error wins: what the log will say. `cause`: first termination character. */
+void stream_blame(struct stream *st, char cause);
+/*
+ * Something went wrong: an answer with `status` when nothing was sent yet (0: none), else the
+ * client's connection is cut. Returns what the phase returns.
+ */
+enum step stream_fail(struct stream *st, char cause, unsigned status);
+void stream_kill(struct stream *st, char cause);
+enum step stream_go(struct stream *st, enum stream_phase p);
+void stream_leave_backend(struct stream *st);
+/* Is the client gone, so that work for it is in vain? */
+bool stream_is_client_gone(const struct stream *st);
+
+/* Phases, by file. */
+enum step phase_tcp_content(struct stream *st); /* stream_tcp.c */
+enum step phase_tunnel(struct stream *st);
+void stream_enter_tunnel(struct stream *st);
+enum step phase_req_head(struct stream *st); /* stream_req.c */
+enum step phase_fe_rules(struct stream *st);
+enum step phase_route(struct stream *st);
+enum step phase_be_rules(struct stream *st);
+enum step phase_tarpit(struct stream *st);
+enum step phase_wait_body(struct stream *st);
+enum step phase_pick(struct stream *st); /* stream_srv.c */
+enum step phase_queue(struct stream *st);
+enum step phase_retry_wait(struct stream *st); /* retry.c */
+enum step phase_connect(struct stream *st);
+enum step phase_send(struct stream *st);
+enum step phase_rsp_head(struct stream *st); /* stream_rsp.c */
+enum step phase_rsp_rules(struct stream *st);
+enum step phase_pump(struct stream *st);
+enum step phase_local(struct stream *st); /* errors.c */
+enum step phase_end(struct stream *st); /* stream.c */
+
+/* stream_srv.c: the server side of a stream */
+void stream_drop_server_conn(struct stream *st, bool reset);
+void stream_keep_server_conn(struct stream *st); /* to the pool, or closed */
+void stream_release_server(struct stream *st); /* slot, lists, counters */
+void stream_on_turn(struct queue_entry *q, struct server *srv);
+void idle_conn_event(struct conn *c);
+
+/* retry.c */
+enum step stream_retry_connect(struct stream *st); /* connecting failed */
+bool stream_may_resend(const struct stream *st);
+enum step stream_resend(struct stream *st); /* a reused connection died before it said anything */
+
+/* stream_rsp.c */
+enum flow_result stream_pump_request(struct stream *st);
+
+/* timers.c */
+void stream_arm(struct stream *st);
+void stream_on_timer(struct timer *t);
+
+/* errors.c */
+enum step stream_answer_status(struct stream *st, unsigned status);
+enum step stream_answer_reply(struct stream *st, const struct conf_reply *r, unsigned default_status);
+enum step stream_answer_text(struct stream *st, unsigned status, struct str headers, struct str type,
+			     struct str body);
+/* A whole constant answer for a client without a stream (408 before the first byte). */
+struct str error_page(struct arena *arena, unsigned status, bool is_close);
+
+/* rules.c, rules_edit.c, rules_tcp.c */
+enum rule_verdict {
+	RULE_NEXT, /* evaluation goes on */
+	RULE_ACCEPT, /* the rest of the list is skipped */
+	RULE_STEP, /* *ret_step says what happens now: answered, denied, ended */
+	RULE_WAIT, /* more data may decide */
+};
+enum rule_verdict rules_run_http(struct stream *st, const struct conf_proxy *px,
+				 enum conf_ruleset set, enum step *ret_step);
+enum rule_verdict rules_run_tcp(struct stream *st, const struct conf_proxy *px,
+				enum conf_ruleset set, enum step *ret_step);
+/* Before there is a stream: connection and session rules. False: reject. */
+bool rules_admit(struct client *cl, enum conf_ruleset set);
+/* One edit of a header, path, variable …; rules.c's table. */
+typedef enum rule_verdict rule_fn(struct stream *st, const struct conf_proxy *px,
+				  const struct conf_rule *r, struct http_msg *m, enum step *ret_step);
+extern rule_fn rule_header_edit, rule_header_del, rule_replace_header, rule_uri_edit, rule_set_status,
+	rule_var, rule_capture, rule_addr;
+
+/* subject.c */
+const struct subject *stream_subject(struct stream *st); /* refreshed */
+void subject_of_client(struct client *cl, struct arena *arena, struct subject *ret_subject);
+
+/* cookie.c */
+void cookie_read_request(struct stream *st); /* finds the server asked for; edits the request */
+HG_WUR int cookie_edit_response(struct stream *st);
+
+/* log.c */
+void stream_log(struct stream *st);
+void client_log_connect(struct client *cl);
+void client_log_error(struct client *cl, const char *what);
+
+#endif

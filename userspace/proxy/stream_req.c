@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The request's way to a backend: read the head, check it, frontend rules, choice of the backend,
+ * backend rules. Phases in the order of stream.h. What is wrong with a request ends here with an
+ * answer; nothing has been taken from a server yet.
+ */
+#include <errno.h>
+
+#include "proxy/worker_priv.h"
+
+/* Nothing came but the end, or nothing at all: no request, no stream. */
+static enum step req_nothing(struct stream *st, int why)
+{
+	struct client *cl = st->cl;
+	bool is_first = cl->n_requests == 0;
+
+	if (why == -EAGAIN) {
+		/* A spurious event. Give everything back but the timer of the connection. */
+		stream_free(st);
+		cl->state = CLIENT_IDLE;
+		return STEP_GONE;
+	}
+	st->flags |= STREAM_NO_LOG;
+	if (is_first && !(cl->fe->options & CONF_OPT(DONTLOGNULL))) {
+		st->flags &= ~(uint32_t)STREAM_NO_LOG;
+		stream_blame(st, 'C');
+	}
+	return stream_go(st, PHASE_END);
+}
+
+static enum step req_refused(struct stream *st)
+{
+	unsigned status = http_error_status((enum http_error)st->front.head.error);
+
+	ctr_add(&st->fe_ctr->req_errors, 1);
+	st->term[0] = 'P';
+	st->term[1] = 'R';
+	return stream_answer_status(st, status ? status : 400);
+}
+
+static enum step req_incomplete(struct stream *st, int r)
+{
+	if (r == -EAGAIN && st->front.in.tail == 0)
+		return req_nothing(st, r);
+	if (r == -EAGAIN) {
+		st->front.conn->doing = "reading the request";
+		return STEP_WAIT;
+	}
+	if (st->front.in.tail == 0 && r != -ENOMEM)
+		return req_nothing(st, r);
+	if (r == -EBADMSG)
+		return req_refused(st);
+	if (r == -ENOMEM)
+		return stream_fail(st, 'R', 503);
+	ctr_add(&st->fe_ctr->req_errors, 1);
+	stream_blame(st, 'C');
+	return stream_answer_status(st, 400);
+}
+
+static void req_note_captures(struct stream *st)
+{
+	struct list *pos;
+
+	if (st->fe->n_req_captures) {
+		st->req_captures = arena_zalloc(&st->arena,
+						st->fe->n_req_captures * sizeof(struct str));
+		if (!st->req_captures)
+			return;
+	}
+	list_for_each(pos, &st->fe->captures) {
+		struct conf_capture *c = list_entry(pos, struct conf_capture, link);
+		struct http_field *f;
+
+		if (c->is_response || !c->name)
+			continue;
+		f = http_msg_find_name(&st->req, str_from_cstr(c->name), 0);
+		if (f)
+			st->req_captures[c->index] = arena_str(&st->arena, str_sub(f->value, 0, c->len));
+	}
+}
+
+enum step phase_req_head(struct stream *st)
+{
+	struct side *front = &st->front;
+	int r;
+
+	if (st->fe->options & CONF_OPT(ACCEPT_UNSAFE_REQUEST))
+		front->head.flags = H1_ALLOW_VIOLATIONS;
+	r = front->ops->read_head(front, &st->req);
+	if (r <= 0)
+		return req_incomplete(st, r);
+	st->flags |= STREAM_REQ_PARSED;
+	st->req_ns = loop_now(st->w->loop);
+	ctr_add(&st->fe_ctr->requests, 1);
+	ctr_add(&st->w->ctr->requests, 1);
+	front->conn->doing = "request";
+	if ((st->req.flags & HTTP_MSG_KEEP_ALIVE) && !(st->fe->options & CONF_OPT(HTTPCLOSE)) &&
+	    !atomic_load_explicit(&st->w->o.shared->is_stopping, memory_order_relaxed) &&
+	    !st->w->is_draining)
+		st->flags |= STREAM_CLIENT_KEEP;
+	if (st->req.flags & HTTP_MSG_UPGRADE)
+		st->flags |= STREAM_UPGRADE;
+	front->ops->start_body(front, &st->req);
+	return stream_go(st, PHASE_FE_RULES);
+}
+
+/* --- frontend --------------------------------------------------------------------------------------- */
+
+static bool req_is_monitor(const struct stream *st)
+{
+	return st->fe->monitor_uri && str_is_eq(st->req.path, str_from_cstr(st->fe->monitor_uri));
+}
+
+static enum step req_monitor(struct stream *st)
+{
+	struct list *pos;
+
+	st->flags |= STREAM_NO_LOG;
+	st->term[0] = 'L';
+	st->term[1] = 'R';
+	list_for_each(pos, &st->fe->monitor_fail) {
+		struct conf_rule *r = list_entry(pos, struct conf_rule, link);
+
+		if (cond_eval(r->cond, stream_subject(st)) > 0)
+			return stream_answer_status(st, 503);
+	}
+	return stream_answer_status(st, 200);
+}
+
+static enum step req_rules(struct stream *st, const struct conf_proxy *px, enum stream_phase next)
+{
+	static const enum conf_ruleset sets[] = { RULES_TCP_CONTENT, RULES_HTTP_REQUEST };
+	enum step step = STEP_WAIT;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(sets); i++) {
+		enum rule_verdict v;
+
+		if (list_is_empty(&px->rules[sets[i]]))
+			continue;
+		v = sets[i] == RULES_TCP_CONTENT ? rules_run_tcp(st, px, sets[i], &step) :
+						   rules_run_http(st, px, sets[i], &step);
+		if (v == RULE_STEP)
+			return step;
+		/* The whole head is here: what it does not decide, nothing will. */
+	}
+	return stream_go(st, next);
+}
+
+enum step phase_fe_rules(struct stream *st)
+{
+	enum step s;
+
+	if (st->fe->n_req_captures)
+		req_note_captures(st);
+	if (st->fe->capture_cookie || st->fe->unique_id_format)
+		stream_subject(st);
+	if (unlikely(req_is_monitor(st)))
+		return req_monitor(st);
+	s = req_rules(st, st->fe, PHASE_ROUTE);
+	return s;
+}
+
+/* --- route ------------------------------------------------------------------------------------------ */
+
+static const struct conf_proxy *route_dynamic(struct stream *st, const struct conf_use_backend *u)
+{
+	struct str name = logfmt_eval_str(u->name, stream_subject(st));
+
+	/* An unknown name is as if the rule did not match (as HAProxy). */
+	return name.p ? conf_find_proxy(st->snap->conf, name, CONF_CAP_BACKEND) : NULL;
+}
+
+static const struct conf_proxy *route_find(struct stream *st)
+{
+	struct list *pos;
+
+	list_for_each(pos, &st->fe->use_backends) {
+		struct conf_use_backend *u = list_entry(pos, struct conf_use_backend, link);
+		const struct conf_proxy *be;
+
+		if (u->cond && cond_eval(u->cond, stream_subject(st)) <= 0)
+			continue;
+		be = u->name ? route_dynamic(st, u) : u->backend;
+		if (be)
+			return be;
+	}
+	if (st->fe->default_backend)
+		return st->fe->default_backend;
+	return st->fe->caps & CONF_CAP_BACKEND ? st->fe : NULL;
+}
+
+enum step phase_route(struct stream *st)
+{
+	unsigned worker = st->w->o.index;
+
+	st->be = route_find(st);
+	if (!st->be || st->be->is_disabled) {
+		st->be = NULL;
+		return stream_fail(st, 'S', 503);
+	}
+	st->be_rt = st->snap->backends[st->be->index];
+	st->be_ctr = &st->be_rt->stats.rows[worker];
+	st->flags |= STREAM_IN_BACKEND;
+	atomic_fetch_add_explicit(&st->be_rt->cur, 1, memory_order_relaxed);
+	gauge_add(&st->be_ctr->cur_sessions, 1);
+	ctr_max(&st->be_ctr->max_sessions, (uint64_t)st->be_ctr->cur_sessions);
+	ctr_add(&st->be_ctr->sessions, 1);
+	__atomic_store_n(&st->be_ctr->last_session_s, st->start_wall / 1000000000u, __ATOMIC_RELAXED);
+	st->retries_left = st->be->retries;
+	if (!st->timeout_server_ns)
+		st->timeout_server_ns = st->be->timeout.server;
+	if (!st->timeout_tunnel_ns)
+		st->timeout_tunnel_ns = st->be->timeout.tunnel;
+	if (st->flags & STREAM_IS_TCP)
+		return stream_go(st, PHASE_PICK);
+	ctr_add(&st->be_ctr->requests, 1);
+	return stream_go(st, PHASE_BE_RULES);
+}
+
+/* --- backend ---------------------------------------------------------------------------------------- */
+
+static int req_add_forwarded_for(struct stream *st, const struct conf_proxy *px)
+{
+	const struct addr *src = st->src.sa.sa_family ? &st->src : &st->front.conn->peer;
+	char text[ADDR_TEXT_MAX];
+	struct str name;
+
+	if (!(px->options & CONF_OPT(FORWARDFOR)) ||
+	    (src->sa.sa_family != AF_INET && src->sa.sa_family != AF_INET6))
+		return 0;
+	if (px->has_forwardfor_except && addr_prefix_has(&px->forwardfor_except, src))
+		return 0;
+	name = px->forwardfor_header ? str_from_cstr(px->forwardfor_header) : STR("X-Forwarded-For");
+	if (px->forwardfor_if_none && http_msg_find_name(&st->req, name, 0))
+		return 0;
+	return http_msg_add(&st->req, name, str_make(text, addr_format_ip(src, text, sizeof(text))));
+}
+
+static int req_add_unique_id(struct stream *st)
+{
+	if (!st->fe->unique_id_format)
+		return 0;
+	if (!st->unique_id.p)
+		st->unique_id = logfmt_eval_str(st->fe->unique_id_format, stream_subject(st));
+	if (!st->unique_id.p)
+		return -ENOMEM;
+	if (!st->fe->unique_id_header)
+		return 0;
+	return http_msg_add(&st->req, str_from_cstr(st->fe->unique_id_header), st->unique_id);
+}
+
+/* What every request gets before it leaves, after all rules. */
+static int req_finish_head(struct stream *st)
+{
+	int r = 0;
+
+	if (http_msg_has(&st->req, HTTP_FIELD_CONNECTION) ||
+	    http_msg_has(&st->req, HTTP_FIELD_TE) || http_msg_has(&st->req, HTTP_FIELD_UPGRADE) ||
+	    http_msg_has(&st->req, HTTP_FIELD_KEEP_ALIVE) ||
+	    http_msg_has(&st->req, HTTP_FIELD_PROXY_CONNECTION))
+		http_msg_strip_hop_by_hop(&st->req, st->flags & STREAM_UPGRADE);
+	if ((st->fe->options | st->be->options) & CONF_OPT(FORWARDFOR))
+		r = req_add_forwarded_for(st, st->be->options & CONF_OPT(FORWARDFOR) ? st->be : st->fe);
+	return r ? r : req_add_unique_id(st);
+}
+
+enum step phase_be_rules(struct stream *st)
+{
+	if (st->be != st->fe) {
+		enum step s = req_rules(st, st->be, PHASE_BE_RULES);
+
+		if (s != STEP_GO || st->phase != PHASE_BE_RULES)
+			return s;
+	}
+	if (st->be->cookie.name)
+		cookie_read_request(st);
+	if (req_finish_head(st)) {
+		ctr_add(&st->fe_ctr->failed_rewrites, 1);
+		return stream_fail(st, 'R', 500);
+	}
+	if ((st->fe->options | st->be->options) & CONF_OPT(HTTP_BUFFER_REQUEST))
+		return stream_go(st, PHASE_WAIT_BODY);
+	return stream_go(st, PHASE_PICK);
+}
+
+enum step phase_tarpit(struct stream *st)
+{
+	if (st->front.conn->is_broken || st->front.conn->peer_closed)
+		return stream_fail(st, 'C', 0);
+	if (loop_now(st->w->loop) < st->deadline_ns)
+		return STEP_WAIT;
+	st->term[0] = 'P';
+	st->term[1] = 'T';
+	if (st->rule && st->rule->reply)
+		return stream_answer_reply(st, st->rule->reply, 500);
+	return stream_answer_status(st, 500);
+}
+
+/* option http-buffer-request: until the body is whole or the window is full. */
+enum step phase_wait_body(struct stream *st)
+{
+	struct side *f = &st->front;
+	struct str slices[SIDE_SLICES];
+	unsigned n = 0;
+
+	/* read_body() fills the window as it goes; what it hands out is read again from the start later. */
+	f->keeps = true;
+	while (f->in.tail < f->in.cap) {
+		enum side_event ev = f->ops->read_body(f, slices, SIDE_SLICES, &n);
+
+		if (ev == SIDE_END)
+			break;
+		if (ev == SIDE_MORE)
+			return STEP_WAIT;
+		if (ev == SIDE_BAD) {
+			f->head.error = f->body.error;
+			return req_refused(st);
+		}
+		if (ev == SIDE_GONE)
+			return stream_fail(st, 'C', 400);
+		if (ev == SIDE_NOMEM)
+			return stream_fail(st, 'R', 503);
+	}
+	f->keeps = false;
+	BUG_ON(!f->ops->rewind(f));
+	return stream_go(st, PHASE_PICK);
+}

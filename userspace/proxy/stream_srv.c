@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A stream and its server: choosing one, waiting in its queue, taking an idle connection or dialling, giving
+ * everything back. A slot of a server (STREAM_HAS_SLOT) is held from the choice to the release, over
+ * retries on the same server.
+ */
+#include <errno.h>
+
+#include "proxy/worker_priv.h"
+
+/* --- choosing --------------------------------------------------------------------------------------- */
+
+/* use-server rules: a server of this backend, whatever the algorithm says. */
+static struct server *pick_use_server(struct stream *st)
+{
+	struct list *pos;
+
+	list_for_each(pos, &st->be->use_servers) {
+		struct conf_use_server *u = list_entry(pos, struct conf_use_server, link);
+		const struct conf_server *cs = u->server;
+
+		if (u->cond && cond_eval(u->cond, stream_subject(st)) <= 0)
+			continue;
+		if (u->name) {
+			struct str name = logfmt_eval_str(u->name, stream_subject(st));
+
+			cs = name.p ? conf_find_server(st->be, name) : NULL;
+		}
+		if (cs)
+			return lb_server_of(st->be_rt, cs);
+	}
+	return NULL;
+}
+
+/* What the algorithm hashes. */
+static void pick_key(struct stream *st, struct lb_request *rq)
+{
+	const struct conf_balance_params *b = &st->be->balance;
+	struct sample key;
+
+	switch ((enum conf_balance)b->algo) {
+	case BALANCE_URI:
+		rq->uri = b->uri_whole ? st->req.target : st->req.path;
+		break;
+	case BALANCE_HDR: {
+		struct http_field *f = http_msg_find_name(&st->req, str_from_cstr(b->name), 0);
+
+		rq->hdr = f ? f->value : STR_NULL;
+		break;
+	}
+	case BALANCE_URL_PARAM: {
+		struct str query = str_from(st->req.path, str_find_char(st->req.path, '?'));
+		struct str name = str_from_cstr(b->name);
+
+		query = str_from(query, 1);
+		while (query.p) {
+			struct str item = str_cut(&query, '&');
+
+			if (str_is_prefix(item, name) && item.len > name.len && item.p[name.len] == '=') {
+				rq->hash = lb_hash_key((enum conf_hash_func)b->hash_func,
+						       b->has_avalanche, str_from(item, name.len + 1));
+				rq->has_hash = true;
+				return;
+			}
+		}
+		break;
+	}
+	case BALANCE_HASH:
+		if (!b->hash_expr || expr_eval(b->hash_expr, stream_subject(st), &key) ||
+		    sample_cast(&key, SAMPLE_BIN, &st->arena))
+			break;
+		rq->hash = lb_hash_key((enum conf_hash_func)b->hash_func, b->has_avalanche, key.str);
+		rq->has_hash = true;
+		break;
+	default:
+		break;
+	}
+}
+
+static void stream_take_server(struct stream *st, struct server *srv)
+{
+	unsigned worker = st->w->o.index;
+
+	st->srv = srv;
+	st->srv_conf = conf_find_server(st->be, str_from_cstr(srv->name));
+	st->srv_ctr = srv->w[worker].ctr;
+	st->flags |= STREAM_HAS_SLOT;
+	list_push_back(&srv->w[worker].streams, &st->srv_link);
+	ctr_add(&st->srv_ctr->sessions, 1);
+	gauge_add(&st->srv_ctr->cur_sessions, 1);
+	ctr_max(&st->srv_ctr->max_sessions, (uint64_t)st->srv_ctr->cur_sessions);
+	__atomic_store_n(&st->srv_ctr->last_session_s, loop_wall(st->w->loop) / 1000000000u,
+			 __ATOMIC_RELAXED);
+	if (!(st->flags & STREAM_IS_TCP))
+		ctr_add(&st->srv_ctr->requests, 1);
+}
+
+static enum step pick_queue(struct stream *st, struct server *srv)
+{
+	unsigned worker = st->w->o.index;
+	uint64_t timeout = st->be->timeout.queue ? st->be->timeout.queue : st->be->timeout.connect;
+
+	st->q.since_ns = loop_now(st->w->loop);
+	st->q.on_turn = stream_on_turn;
+	st->deadline_ns = timeout ? st->q.since_ns + timeout : 0;
+	lb_enqueue(&st->q, st->be_rt, srv, worker);
+	list_push_back(&st->w->queued, &st->queue_link);
+	st->phase = PHASE_QUEUE;
+	return STEP_WAIT;
+}
+
+enum step phase_pick(struct stream *st)
+{
+	struct lb_request rq = {
+		.worker = st->w->o.index,
+		.px = st->be,
+		.src = st->src.sa.sa_family ? &st->src : &st->front.conn->peer,
+		.avoid = st->avoid,
+		.force = st->force,
+	};
+	struct server *srv = NULL;
+	uint64_t now = loop_now(st->w->loop);
+
+	if (!st->req_ns)
+		st->req_ns = now;
+	if (stream_is_client_gone(st))
+		return stream_fail(st, 'C', 0);
+	if (!rq.force && !list_is_empty(&st->be->use_servers) && !st->avoid)
+		rq.force = pick_use_server(st);
+	pick_key(st, &rq);
+	switch (lb_pick(st->be_rt, &rq, &srv)) {
+	case LB_PICKED:
+		stream_take_server(st, srv);
+		st->queue_ns = now;
+		return stream_go(st, PHASE_CONNECT);
+	case LB_QUEUE_SERVER:
+		return pick_queue(st, srv);
+	case LB_QUEUE_BACKEND:
+		return pick_queue(st, NULL);
+	case LB_NONE:
+		break;
+	}
+	return stream_fail(st, 'S', 503);
+}
+
+/* --- waiting ---------------------------------------------------------------------------------------- */
+
+void stream_on_turn(struct queue_entry *q, struct server *srv)
+{
+	struct stream *st = container_of(q, struct stream, q);
+
+	list_del(&st->queue_link);
+	stream_take_server(st, srv);
+	st->queue_ns = loop_now(st->w->loop);
+	st->phase = PHASE_CONNECT;
+	/* Not now: another stream, which gives its slot up, is on the stack. */
+	stream_resume_later(st);
+}
+
+enum step phase_queue(struct stream *st)
+{
+	if (!stream_is_client_gone(st))
+		return STEP_WAIT;
+	lb_dequeue(&st->q, st->w->o.index);
+	list_del(&st->queue_link);
+	ctr_add(&st->be_ctr->cli_aborts, 1);
+	return stream_fail(st, 'C', 0);
+}
+
+/* --- giving back ------------------------------------------------------------------------------------ */
+
+void stream_release_server(struct stream *st)
+{
+	struct server *srv = st->srv;
+
+	if (!(st->flags & STREAM_HAS_SLOT))
+		return;
+	st->flags &= ~(uint32_t)STREAM_HAS_SLOT;
+	list_del(&st->srv_link);
+	gauge_add(&st->srv_ctr->cur_sessions, -1);
+	/* May call on_turn() of other streams, which only queue themselves. */
+	server_release(st->be_rt, srv, st->w->o.index);
+}
+
+static void stream_detach_conn(struct stream *st)
+{
+	struct server_worker *sw = &st->srv->w[st->w->o.index];
+
+	st->back.conn = NULL;
+	sw->n_used--;
+	gauge_add(&sw->ctr->used_conns, -1);
+}
+
+void stream_drop_server_conn(struct stream *st, bool reset)
+{
+	struct conn *c = st->back.conn;
+
+	if (!c)
+		return;
+	stream_detach_conn(st);
+	conn_close(c, reset);
+}
+
+/* An idle server connection spoke, ended or broke: nothing it says can be an answer to anything. */
+void idle_conn_event(struct conn *c)
+{
+	struct server *srv = c->owner;
+
+	if (!c->can_read && !c->peer_closed && !c->is_broken)
+		return;
+	idle_forget(srv, c->nw->index, c);
+	conn_close(c, false);
+}
+
+/* Private to one client (http-reuse never): same rule, other place. */
+static void own_conn_event(struct conn *c)
+{
+	struct client *cl = c->owner;
+
+	if (!c->can_read && !c->peer_closed && !c->is_broken)
+		return;
+	cl->own = NULL;
+	conn_close(c, false);
+}
+
+static bool stream_may_keep_server_conn(const struct stream *st)
+{
+	const struct conn *c = st->back.conn;
+	uint64_t opts = st->be->options | st->fe->options;
+
+	if (!(st->flags & STREAM_SERVER_KEEP) || !st->srv_conf || st->term[0] != '-')
+		return false;
+	if (opts & (CONF_OPT(HTTP_SERVER_CLOSE) | CONF_OPT(HTTPCLOSE)))
+		return false;
+	if (!st->rsp_flow.is_done || !st->req_flow.is_done || !side_is_flushed(&st->back))
+		return false;
+	if (side_leftover(&st->back).len || c->is_broken || c->peer_closed)
+		return false;
+	return !st->srv_conf->max_reuse || c->uses <= st->srv_conf->max_reuse;
+}
+
+void stream_keep_server_conn(struct stream *st)
+{
+	struct conn *c = st->back.conn;
+	struct server *srv = st->srv;
+
+	if (!stream_may_keep_server_conn(st)) {
+		stream_drop_server_conn(st, false);
+		return;
+	}
+	stream_detach_conn(st);
+	c->doing = "idle";
+	if (st->be->http_reuse == REUSE_NEVER) {
+		struct client *cl = st->cl;
+
+		conn_close(cl->own, false);
+		cl->own = c;
+		cl->own_srv = srv;
+		c->owner = cl;
+		c->on_event = own_conn_event;
+		return;
+	}
+	c->owner = srv;
+	c->on_event = idle_conn_event;
+	idle_put(srv, st->srv_conf, st->w->o.index, c);
+}

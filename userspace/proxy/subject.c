@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What expressions see of a stream or a client connection. Filled when a rule, a condition or a log line
+ * asks, never for requests that have none; refreshed in place, because a stream's facts only grow. The
+ * variables live in the subject; those of the session move to the client when the stream ends.
+ */
+#include <errno.h>
+
+#include "proxy/worker_priv.h"
+
+static int ask_tls(const struct subject *s, bool is_back, enum subject_tls_field f,
+		   struct sample *ret)
+{
+	const struct conn *c = is_back ? s->back.handle : s->front.handle;
+
+	return c ? conn_tls_field(c, f, s->arena, ret) : -ENOENT;
+}
+
+/* --- counts ------------------------------------------------------------------------------------------- */
+
+struct count_target {
+	const struct conf_proxy *px;
+	struct lb_backend *be;
+	struct server *srv; /* NULL: none named */
+};
+
+/* "backend", "backend/server", or empty for the stream's own. */
+static bool count_find(const struct stream *st, struct str name, struct count_target *t)
+{
+	struct str srv = name, be = str_cut(&srv, '/');
+
+	*t = (struct count_target){ .px = st->be ? st->be : st->fe };
+	if (name.len)
+		t->px = conf_find_proxy(st->snap->conf, be, CONF_CAP_BACKEND | CONF_CAP_FRONTEND);
+	if (!t->px)
+		return false;
+	t->be = st->snap->backends[t->px->index];
+	t->srv = name.len ? NULL : st->srv;
+	if (srv.p) {
+		const struct conf_server *cs = conf_find_server(t->px, srv);
+
+		t->srv = cs ? lb_server_of(t->be, cs) : NULL;
+	}
+	return true;
+}
+
+static int64_t count_servers(const struct count_target *t, enum subject_count c)
+{
+	struct list *pos;
+	int64_t n = 0;
+
+	list_for_each(pos, &t->px->servers) {
+		const struct conf_server *cs = list_entry(pos, struct conf_server, link);
+		struct server *s = lb_server_of(t->be, cs);
+		uint32_t max, cur;
+
+		if (!s || !server_is_usable(s))
+			continue;
+		max = atomic_load_explicit(&s->maxconn, memory_order_relaxed);
+		cur = atomic_load_explicit(&s->cur, memory_order_relaxed);
+		if (c == COUNT_QUEUE)
+			n += atomic_load_explicit(&s->n_waiting, memory_order_relaxed);
+		else if (c == COUNT_BE_WEIGHT)
+			n += atomic_load_explicit(&s->uweight, memory_order_relaxed);
+		else if (!max)
+			return -1; /* without a limit there is no number of free places */
+		else
+			n += max > cur ? max - cur : 0;
+	}
+	return n;
+}
+
+static int64_t count_usable(const struct lb_backend *be)
+{
+	uint32_t n = atomic_load_explicit(&be->n_active, memory_order_relaxed);
+
+	return n ? n : atomic_load_explicit(&be->n_backup_active, memory_order_relaxed);
+}
+
+static int ask_count(const struct subject *s, enum subject_count c, struct str name, int64_t *ret)
+{
+	const struct stream *st = s->owner;
+	struct count_target t;
+
+	if (!st || !count_find(st, name, &t))
+		return -ENOENT;
+	switch (c) {
+	case COUNT_FE_CONN:
+	case COUNT_DST_CONN:
+		*ret = atomic_load_explicit(name.len ? &t.be->fe_cur : &st->fe_rt->fe_cur,
+					    memory_order_relaxed);
+		return 0;
+	case COUNT_BE_CONN:
+		*ret = atomic_load_explicit(&t.be->cur, memory_order_relaxed);
+		return 0;
+	case COUNT_NBSRV:
+		*ret = count_usable(t.be);
+		return 0;
+	case COUNT_ACT_CONN:
+		*ret = atomic_load_explicit(&st->w->o.shared->cur_conns, memory_order_relaxed);
+		return 0;
+	case COUNT_STOPPING:
+		*ret = atomic_load_explicit(&st->w->o.shared->is_stopping, memory_order_relaxed);
+		return 0;
+	case COUNT_QUEUE:
+	case COUNT_AVG_QUEUE:
+		*ret = count_servers(&t, COUNT_QUEUE) +
+		       atomic_load_explicit(&t.be->n_waiting, memory_order_relaxed);
+		if (c == COUNT_AVG_QUEUE && count_usable(t.be))
+			*ret = (*ret + count_usable(t.be) - 1) / count_usable(t.be);
+		return 0;
+	case COUNT_CONNSLOTS:
+	case COUNT_BE_CONN_FREE:
+	case COUNT_BE_WEIGHT:
+		*ret = count_servers(&t, c);
+		return 0;
+	default:
+		break;
+	}
+	if (!t.srv)
+		return -ENOENT;
+	switch (c) {
+	case COUNT_SRV_CONN:
+		*ret = atomic_load_explicit(&t.srv->cur, memory_order_relaxed);
+		return 0;
+	case COUNT_SRV_QUEUE:
+		*ret = atomic_load_explicit(&t.srv->n_waiting, memory_order_relaxed);
+		return 0;
+	case COUNT_SRV_IS_UP:
+		*ret = server_is_usable(t.srv);
+		return 0;
+	case COUNT_SRV_WEIGHT:
+		*ret = atomic_load_explicit(&t.srv->uweight, memory_order_relaxed);
+		return 0;
+	default:
+		return -ENOENT;
+	}
+}
+
+static const struct subject_ops stream_ops = { .tls = ask_tls, .count = ask_count };
+static const struct subject_ops client_ops = { .tls = ask_tls };
+
+/* --- filling ------------------------------------------------------------------------------------------ */
+
+static void fill_conn(struct subject_conn *sc, struct conn *c, uint8_t http_major)
+{
+	*sc = (struct subject_conn){ 0 };
+	if (!c)
+		return;
+	sc->src = c->is_server_side ? &c->peer : conn_local_addr(c);
+	sc->dst = c->is_server_side ? &c->local : &c->peer;
+	sc->is_tls = conn_is_tls(c);
+	sc->has_proxy_header = c->is_server_side && c->bind && c->bind->accept_proxy;
+	sc->http_major = http_major;
+	sc->err = c->error;
+	sc->handle = c;
+}
+
+static void fill_client(const struct client *cl, struct subject *s)
+{
+	const struct conf_bind *b = cl->pb->conf;
+
+	s->wall_ns = loop_wall(cl->w->loop);
+	s->frontend_name = str_from_cstr(cl->fe->name);
+	s->frontend_id = cl->fe->id;
+	s->listener_name = str_from_cstr(b->name);
+	s->listener_id = b->id;
+	s->is_first_request = cl->n_requests == 0;
+	s->is_stopping = atomic_load_explicit(&cl->w->o.shared->is_stopping, memory_order_relaxed);
+	s->thread_id = (uint16_t)cl->w->o.index;
+}
+
+void subject_of_client(struct client *cl, struct arena *arena, struct subject *ret_subject)
+{
+	*ret_subject = (struct subject){ .arena = arena, .ops = &client_ops };
+	ret_subject->sess_arena = &cl->arena;
+	ret_subject->vars[VAR_SESS] = cl->vars;
+	fill_conn(&ret_subject->front, cl->conn, 0);
+	fill_client(cl, ret_subject);
+}
+
+static void fill_log_for_captures(struct stream *st)
+{
+	struct subject_log *l = st->log;
+
+	if (!l) {
+		l = arena_zalloc(&st->arena, sizeof(*l));
+		if (!l)
+			return;
+		st->log = l;
+	}
+	l->req_captures = st->req_captures;
+	l->rsp_captures = st->rsp_captures;
+	l->n_req_captures = st->req_captures ? st->fe->n_req_captures : 0;
+	l->n_rsp_captures = st->rsp_captures ? st->fe->n_rsp_captures : 0;
+	l->unique_id = st->unique_id;
+	st->subject.log = l;
+}
+
+const struct subject *stream_subject(struct stream *st)
+{
+	struct subject *s = &st->subject;
+	uint8_t major = st->flags & STREAM_REQ_PARSED ? st->req.major : 0;
+
+	if (!(st->flags & STREAM_HAS_SUBJECT)) {
+		*s = (struct subject){ .arena = &st->arena, .ops = &stream_ops, .owner = st };
+		s->sess_arena = &st->cl->arena;
+		s->vars[VAR_SESS] = st->cl->vars;
+		fill_conn(&s->front, st->front.conn, major);
+		fill_client(st->cl, s);
+		st->flags |= STREAM_HAS_SUBJECT;
+	}
+	s->req = st->flags & STREAM_REQ_PARSED ? &st->req : NULL;
+	s->rsp = st->flags & STREAM_RSP_PARSED ? &st->rsp : NULL;
+	s->front.http_major = major;
+	if (st->src.sa.sa_family)
+		s->src = &st->src;
+	if (st->dst.sa.sa_family)
+		s->dst = &st->dst;
+	s->req_body = STR_NULL;
+	s->payload = STR_NULL;
+	if (st->front.in.mem && st->front.in_body) {
+		struct window *w = &st->front.in;
+
+		s->payload = str_make(w->mem + w->base, w->tail - w->base);
+		s->is_payload_final = st->flags & STREAM_PAYLOAD_FINAL;
+		if (st->flags & STREAM_REQ_PARSED) {
+			s->req_body = s->payload;
+			s->is_payload_final = true;
+		}
+	}
+	if (st->back.conn && s->back.handle != st->back.conn)
+		fill_conn(&s->back, st->back.conn, st->flags & STREAM_RSP_PARSED ? st->rsp.major : 0);
+	if (st->be) {
+		s->backend_name = str_from_cstr(st->be->name);
+		s->backend_id = st->be->id;
+	}
+	if (st->srv) {
+		s->server_name = str_from_cstr(st->srv->name);
+		s->server_id = st->srv->id;
+	}
+	if (st->req_captures || st->rsp_captures || st->unique_id.p)
+		fill_log_for_captures(st);
+	return s;
+}
