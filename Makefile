@@ -218,5 +218,6 @@ install: build ## into $(DESTDIR)$(PREFIX)
 clean: ## remove build/
 	rm -rf build
 
+-include $(wildcard tools/rules.mk)
 -include $(wildcard tests/*/rules.mk)
 -include $(shell find $(BUILD)/obj $(BUILD)/unit $(BUILD)/packet $(BUILD)/bpf -name '*.d' 2>/dev/null)

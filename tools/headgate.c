@@ -16,15 +16,20 @@ static const struct command {
 	int (*run)(struct tool *t, int argc, char **argv);
 	const char *args, *help;
 } commands[] = {
-	{ "attach", tool_attach, "IFACE [--role edge|backend] [--address IP]… [--mode auto|native|generic] [--exclusive]",
+	{ "attach", tool_attach,
+	  "IFACE [--role edge|backend] [--address IP]… [--mode auto|native|generic] [--exclusive]",
 	  "load the XDP programs, pin them, attach them to an interface" },
-	{ "detach", tool_detach, "[IFACE | --all]", "take them off again; the last one removes all pins" },
-	{ "status", tool_status, "[--json]", "what is attached, services, backends, verdicts and drops" },
+	{ "detach", tool_detach, "[IFACE | --all]",
+	  "take them off again; the last one removes all pins" },
+	{ "status", tool_status, "[--json]",
+	  "what is attached, services, backends, verdicts and drops" },
 	{ "maps", tool_maps, "[--json]", "the pinned maps and what each is for" },
-	{ "check", tool_check, "[-V] FILE|DIR…", "check a configuration: exit 0 valid, 1 errors, 2 no listener" },
+	{ "check", tool_check, "[-V] FILE|DIR…",
+	  "check a configuration: exit 0 valid, 1 errors, 2 no listener" },
 	{ "reload", tool_reload, "", "read the configuration again, break nothing" },
 	{ "show", tool_api, "info | stat | sess | servers state | l4 | … [--json]", "runtime API" },
-	{ "set", tool_api, "server B/S state ready|drain|maint | weight … | maxconn …", "runtime API" },
+	{ "set", tool_api, "server B/S state ready|drain|maint | weight … | maxconn …",
+	  "runtime API" },
 	{ "get", tool_api, "weight B/S", "runtime API" },
 	{ "enable", tool_api, "server B/S | health B/S | frontend F", "runtime API" },
 	{ "disable", tool_api, "server B/S | health B/S | frontend F", "runtime API" },
@@ -41,8 +46,11 @@ static void usage(FILE *out)
 		"usage: headgate [-s SOCKET] [--bpffs DIR] COMMAND …\n\n",
 		HG_VERSION);
 	for (unsigned i = 0; i < ARRAY_SIZE(commands); i++)
-		fprintf(out, "  %-9s %s\n            %s\n", commands[i].name, commands[i].args, commands[i].help);
-	fprintf(out, "\nThe runtime API is looked for at %s (HEADGATE_SOCKET, or -s). See headgate(1).\n",
+		fprintf(out, "  %-9s %s\n            %s\n", commands[i].name, commands[i].args,
+			commands[i].help);
+	fprintf(out,
+		"\nThe runtime API is looked for at %s (HEADGATE_SOCKET, or -s). See "
+		"headgate(1).\n",
 		TOOL_DEFAULT_SOCKET);
 }
 
@@ -67,8 +75,8 @@ static int unknown_command(const char *name)
 			best = commands[i].name;
 		}
 	}
-	fprintf(stderr, "headgate: unknown command '%s'%s%s%s\n", name, best ? "; did you mean '" : "", best ? best : "",
-		best ? "'?" : "");
+	fprintf(stderr, "headgate: unknown command '%s'%s%s%s\n", name,
+		best ? "; did you mean '" : "", best ? best : "", best ? "'?" : "");
 	fprintf(stderr, "headgate: 'headgate help' lists the commands\n");
 	return 1;
 }

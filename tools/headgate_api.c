@@ -27,7 +27,8 @@ static int connect_socket(const char *path, int quiet)
 	if (!quiet)
 		fprintf(stderr,
 			"headgate: no daemon answers at %s: %s\n"
-			"headgate: is headgated running with 'stats socket %s level admin' in its global section? (-s names another)\n",
+			"headgate: is headgated running with 'stats socket %s level admin' in its "
+			"global section? (-s names another)\n",
 			path, strerror(errno), path);
 	if (fd >= 0)
 		close(fd);
@@ -89,8 +90,10 @@ char *tool_ask(struct tool *t, const char *command, int quiet)
 /* Words that mean that nothing was done. */
 static int is_refusal(const char *answer)
 {
-	static const char *const starts[] = { "Unknown command", "Permission denied", "No such ", "Require ",
-					      "Can't find", "Invalid ", "usage:", "Integer value expected" };
+	static const char *const starts[] = { "Unknown command", "Permission denied",
+					      "No such ",	 "Require ",
+					      "Can't find",	 "Invalid ",
+					      "usage:",		 "Integer value expected" };
 
 	for (unsigned i = 0; i < ARRAY_SIZE(starts); i++)
 		if (strncmp(answer, starts[i], strlen(starts[i])) == 0)
@@ -139,7 +142,8 @@ int tool_drain(struct tool *t, int argc, char **argv)
 		fprintf(stderr, "usage: headgate %s BACKEND/SERVER\n", argv[0]);
 		return 1;
 	}
-	snprintf(command, sizeof(command), "set server %s state %s", argv[1], argv[0][0] == 'd' ? "drain" : "ready");
+	snprintf(command, sizeof(command), "set server %s state %s", argv[1],
+		 argv[0][0] == 'd' ? "drain" : "ready");
 	return print_answer(tool_ask(t, command, 0));
 }
 

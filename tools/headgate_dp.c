@@ -39,7 +39,9 @@ static int attach_value(struct attach_args *a, const char *option, const char *v
 	static const struct {
 		const char *word;
 		enum dp_attach_mode mode;
-	} modes[] = { { "auto", DP_MODE_AUTO }, { "native", DP_MODE_NATIVE }, { "generic", DP_MODE_GENERIC } };
+	} modes[] = { { "auto", DP_MODE_AUTO },
+		      { "native", DP_MODE_NATIVE },
+		      { "generic", DP_MODE_GENERIC } };
 
 	if (strcmp(option, "--role") == 0) {
 		a->role = strcmp(value, "backend") == 0 ? HG_ROLE_BACKEND : HG_ROLE_EDGE;
@@ -66,15 +68,16 @@ static int attach_parse(struct attach_args *a, int argc, char **argv)
 			a->is_exclusive = true;
 		} else if (argv[i][0] == '-') {
 			if (i + 1 >= argc || attach_value(a, argv[i], argv[i + 1]) != 0) {
-				fprintf(stderr, "headgate: attach: bad option or value: %s %s\n", argv[i],
-					i + 1 < argc ? argv[i + 1] : "");
+				fprintf(stderr, "headgate: attach: bad option or value: %s %s\n",
+					argv[i], i + 1 < argc ? argv[i + 1] : "");
 				return -EINVAL;
 			}
 			i++;
 		} else if (!a->ifname) {
 			a->ifname = argv[i];
 		} else {
-			fprintf(stderr, "headgate: attach: one interface at a time ('%s')\n", argv[i]);
+			fprintf(stderr, "headgate: attach: one interface at a time ('%s')\n",
+				argv[i]);
 			return -EINVAL;
 		}
 	}
@@ -97,7 +100,8 @@ static void attach_own_addresses(struct attach_args *a)
 		if (i->ifa_addr->sa_family == AF_INET)
 			memcpy(&a->addrs[a->n_addrs++].in, i->ifa_addr, sizeof(struct sockaddr_in));
 		else if (i->ifa_addr->sa_family == AF_INET6)
-			memcpy(&a->addrs[a->n_addrs++].in6, i->ifa_addr, sizeof(struct sockaddr_in6));
+			memcpy(&a->addrs[a->n_addrs++].in6, i->ifa_addr,
+			       sizeof(struct sockaddr_in6));
 	}
 	freeifaddrs(all);
 }
@@ -145,7 +149,8 @@ int tool_attach(struct tool *t, int argc, char **argv)
 	for (int i = 0; i < n; i++)
 		if (!found[i].is_foreign && strcmp(found[i].ifname, a.ifname) == 0)
 			printf("%s: %s attached (%s mode, %s)\n", a.ifname,
-			       a.role == HG_ROLE_BACKEND ? "agent" : "balancer", found[i].mode, found[i].via);
+			       a.role == HG_ROLE_BACKEND ? "agent" : "balancer", found[i].mode,
+			       found[i].via);
 	return 0;
 }
 
@@ -165,7 +170,8 @@ int tool_detach(struct tool *t, int argc, char **argv)
 	n = dp_attachments(t->bpffs, found, ARRAY_SIZE(found));
 	for (int i = 0; i < n; i++)
 		if (found[i].is_foreign && (!ifname || strcmp(ifname, found[i].ifname) == 0))
-			printf("%s: an XDP program that is not Headgate's stays attached (id %u, %s mode)\n",
+			printf("%s: an XDP program that is not Headgate's stays attached (id %u, "
+			       "%s mode)\n",
 			       found[i].ifname, found[i].prog_id, found[i].mode);
 	return 0;
 }
@@ -185,11 +191,13 @@ static void status_attachments(const struct dp_attachment *a, int n, bool is_jso
 		printf("%-16s %-10s %-8s %-10s %s\n", "interface", "program", "mode", "via", "id");
 	for (int i = 0; i < n; i++) {
 		if (is_json)
-			printf("%s{\"interface\":\"%s\",\"program\":\"%s\",\"mode\":\"%s\",\"via\":\"%s\",\"id\":%u}",
-			       i ? "," : "", a[i].ifname, role_name(&a[i]), a[i].mode, a[i].via, a[i].prog_id);
-		else
-			printf("%-16s %-10s %-8s %-10s %u\n", a[i].ifname, role_name(&a[i]), a[i].mode, a[i].via,
+			printf("%s{\"interface\":\"%s\",\"program\":\"%s\",\"mode\":\"%s\",\"via\":"
+			       "\"%s\",\"id\":%u}",
+			       i ? "," : "", a[i].ifname, role_name(&a[i]), a[i].mode, a[i].via,
 			       a[i].prog_id);
+		else
+			printf("%-16s %-10s %-8s %-10s %u\n", a[i].ifname, role_name(&a[i]),
+			       a[i].mode, a[i].via, a[i].prog_id);
 	}
 	if (is_json)
 		printf("]");
@@ -215,20 +223,22 @@ static void status_from_pins(struct tool *t, bool is_json)
 		if (is_json)
 			printf(",\"%s\":{", roles[r] == HG_ROLE_EDGE ? "verdicts" : "agent");
 		else
-			printf("\n# verdicts of the %s\n", roles[r] == HG_ROLE_EDGE ? "balancer (no daemon answers)" : "agent");
+			printf("\n# verdicts of the %s\n",
+			       roles[r] == HG_ROLE_EDGE ? "balancer (no daemon answers)" : "agent");
 		is_first = true;
 		for (unsigned i = 0; i < HG_VERDICT_COUNT; i++) {
 			if (is_json)
 				printf("%s\"%s\":%llu", is_first ? "" : ",", dp_verdict_name(i),
 				       (unsigned long long)v.verdict[i]);
 			else if (v.verdict[i])
-				printf("%-14s %llu\n", dp_verdict_name(i), (unsigned long long)v.verdict[i]);
+				printf("%-14s %llu\n", dp_verdict_name(i),
+				       (unsigned long long)v.verdict[i]);
 			is_first = false;
 		}
 		for (unsigned i = 1; i < HG_DROP_COUNT && !is_json; i++)
 			if (v.drop[i])
-				printf("  %-12s %llu (%s)\n", dp_drop_name(i), (unsigned long long)v.drop[i],
-				       dp_drop_help(i));
+				printf("  %-12s %llu (%s)\n", dp_drop_name(i),
+				       (unsigned long long)v.drop[i], dp_drop_help(i));
 		if (is_json)
 			printf("}");
 		dp_close(dp);
@@ -276,11 +286,12 @@ int tool_maps(struct tool *t, int argc, char **argv)
 
 	for (unsigned i = 0; (d = dp_map_doc(i)); i++) {
 		if (is_json)
-			printf("%s{\"name\":\"%s\",\"key\":\"%s\",\"value\":\"%s\",\"writer\":\"%s\",\"help\":\"%s\"}",
+			printf("%s{\"name\":\"%s\",\"key\":\"%s\",\"value\":\"%s\",\"writer\":\"%"
+			       "s\",\"help\":\"%s\"}",
 			       i ? "," : "[", d->name, d->key, d->value, d->writer, d->help);
 		else
-			printf("%-15s %s\n%-15s key: %s; value: struct %s; writer: %s\n", d->name, d->help, "", d->key,
-			       d->value, d->writer);
+			printf("%-15s %s\n%-15s key: %s; value: struct %s; writer: %s\n", d->name,
+			       d->help, "", d->key, d->value, d->writer);
 	}
 	if (is_json)
 		printf("]\n");

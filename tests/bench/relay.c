@@ -108,7 +108,8 @@ static void accept_all(int lfd)
 		struct pair *p = calloc(1, sizeof(*p));
 		int s = p ? socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0) : -1;
 
-		if (s < 0 || (connect(s, (struct sockaddr *)&to, sizeof(to)) && errno != EINPROGRESS)) {
+		if (s < 0 ||
+		    (connect(s, (struct sockaddr *)&to, sizeof(to)) && errno != EINPROGRESS)) {
 			if (s >= 0)
 				close(s);
 			close(fd);
@@ -150,7 +151,8 @@ static void handle(struct end *e, uint32_t events)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = NULL }, batch[256];
 	int lfd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1;
 

@@ -33,3 +33,15 @@ $(BUILD)/bench/bench_tls: tests/bench/bench_tls.c $(BUILD)/lib/net.a $(BUILD)/li
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< \
 		-Wl,--start-group $(BUILD)/lib/net.a $(BUILD)/lib/ev.a $(BUILD)/lib/base.a -Wl,--end-group $(LIBS_net)
+
+$(BUILD)/bench/load: tests/bench/load.c
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $<
+
+# The yardstick of the HTTP tier: copies bytes between two sockets, parses nothing.
+$(BUILD)/bench/relay: tests/bench/relay.c
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $<
+
+.PHONY: bench-bins
+bench-bins: $(BUILD)/bench/relay $(BUILD)/bench/load $(BUILD)/bench/bench_xdp

@@ -227,8 +227,6 @@ static int start_loop(struct ctl *ctl, struct err *err)
 
 	if (rc == 0)
 		rc = mailbox_open(&ctl->mailbox, ctl->loop);
-	if (rc == 0)
-		rc = quiesce_create(ctl, &ctl->quiesce);
 	if (rc != 0)
 		return err_set(err, rc, "cannot make the event loop: %s", strerror(-rc));
 	return start_signals(ctl, err);
@@ -264,6 +262,11 @@ static int start_snapshot(struct ctl *ctl, struct conf *conf, struct err *err)
 	ctl->registry.after_quiescence = quiesce_after;
 	ctl->registry.owner = ctl;
 	snapshot_hub_init(&ctl->hub, ctl->n_workers);
+	rc = quiesce_create(ctl, &ctl->quiesce);
+	if (rc != 0) {
+		conf_free(conf);
+		return err_set(err, rc, "out of memory");
+	}
 	rc = ctl_build_snapshot(ctl, conf, &snap, err);
 	return rc != 0 ? rc : ctl_publish(ctl, snap, err);
 }
@@ -351,6 +354,8 @@ static void control_shutdown(struct ctl *ctl, bool is_failed_start)
 	metrics_destroy(ctl->metrics);
 	if (ctl->hub.last_generation)
 		control_free_snapshots(ctl);
+	if (ctl->quiesce)
+		lb_registry_fini(&ctl->registry);
 	quiesce_destroy(ctl->quiesce);
 	if (ctl->loop) {
 		if (ctl->dp)

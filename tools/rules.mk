@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# Reference documentation out of the programs' own tables. Included by the Makefile.
+
+DOC_PAGES := CONFIG COUNTERS RUNTIME-API
+doc_page = $(shell echo $(1) | tr A-Z a-z)
+
+$(BUILD)/gen-docs: $(BUILD)/obj/tools/gen-docs.o $(ALL_LIBS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ALL_LIBS) -Wl,--end-group \
+		$(LIBS_net) $(LIBS_expr) $(LIBS_http) $(LIBS_dp) $(LIBS_ctl) -lm
+
+.PHONY: docs docs-check man-check
+docs: deps ## write the generated pages of docs/ again
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD) $(BUILD)/gen-docs
+	$(Q)$(foreach p,$(DOC_PAGES),$(BUILD)/gen-docs $(call doc_page,$(p)) >docs/$(p).md &&) true
+
+docs-check: deps ## fails when a generated page is older than the tables it is printed from
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD) $(BUILD)/gen-docs
+	$(Q)$(foreach p,$(DOC_PAGES),$(BUILD)/gen-docs $(call doc_page,$(p)) | cmp -s - docs/$(p).md || \
+		{ echo "docs/$(p).md is stale: run 'make docs'" >&2; exit 1; };) true
+
+man-check: ## manual pages without complaints from groff
+	$(Q)for f in docs/man/*.[158]; do \
+		out=$$(groff -mandoc -Tutf8 -ww -z "$$f" 2>&1) && [ -z "$$out" ] || { echo "$$out" >&2; exit 1; }; done
