@@ -37,7 +37,7 @@ LIBS_net  := -lssl -lcrypto
 LIBS_expr := -lpcre2-8 -lcrypt -lcrypto
 LIBS_http := $(if $(wildcard userspace/http/h2.c),-lnghttp2) -lz
 LIBS_dp   := -lxdp -lbpf -lmnl
-LIBS_ctl  := -lcap-ng -lcrypt $(if $(wildcard userspace/ctl/privs*.c),-lseccomp)  $(if $(wildcard userspace/ctl/resolver.c),-lcares)
+LIBS_ctl  := -lcap-ng -lcrypt $(if $(wildcard userspace/ctl/privs*.c),-lseccomp)  
 
 MODULES := base ev http expr conf net lb dp proxy ctl
 define module
@@ -164,6 +164,7 @@ test: ## lint, unit, packet and end-to-end tests
 	$(Q)$(MAKE) --no-print-directory lint
 	$(Q)$(MAKE) --no-print-directory unit
 	$(Q)$(MAKE) --no-print-directory packet
+	$(Q)$(MAKE) --no-print-directory docs-check man-check
 	$(Q)$(MAKE) --no-print-directory e2e
 
 test-asan: ## unit and end-to-end tests under AddressSanitizer and UBSan

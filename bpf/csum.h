@@ -20,6 +20,12 @@ INLINE u16 csum_fold(u32 sum)
 	return (u16)((sum & 0xffff) + (sum >> 16));
 }
 
+/* The checksum after one of the words it covers has changed (RFC 1624 eqn. 3). */
+INLINE u16 csum_replace(u16 check, u16 old, u16 new)
+{
+	return (u16)~csum_fold((u32)(u16)~check + (u16)~old + new);
+}
+
 /*
  * TTL minus one: the word (ttl << 8 | proto) falls by 0x0100, so the complement in the header rises
  * by it (RFC 1624 eqn. 3 for this case; the carry goes round).

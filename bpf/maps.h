@@ -15,6 +15,13 @@ const volatile struct hg_rodata ro = {
 	.service_mask = 63,
 	.max_services = 64,
 	.max_backends = 64,
+	.flow_mask = HG_FLOW_LINES_MIN - 1,
+	.fragment_mask = HG_FLOW_LINES_MIN - 1,
+	.tick_shift = 8, /* of 250 Hz */
+	.fragment_ticks = HG_RODATA_DEFAULT_FRAGMENT_TICKS,
+	.flow_idle_ticks = HG_RODATA_DEFAULT_FLOW_IDLE,
+	.learn_per_jiffy = HG_RODATA_DEFAULT_LEARN,
+	.icmp_per_jiffy = HG_RODATA_DEFAULT_ICMP,
 };
 
 /* Buckets of both generations. Writer: control thread, idle half only. Miss (empty bucket): not ours. */
@@ -44,6 +51,42 @@ struct {
 	__type(value, struct hg_backend);
 } backends SEC(".maps");
 
+/* Flows of moved or tracked slots, see flow.h. Writer: this program; control thread clears words. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HG_FLOW_LINES_MIN);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_line);
+} flows SEC(".maps");
+
+/* Datagrams whose first fragment has gone by. Writer: this program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HG_FLOW_LINES_MIN);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_line);
+} fragments SEC(".maps");
+
+/* Backends by server id of connection ids. Key: hg_service.quic_block + id / 32. Writer: control thread. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HG_QUIC_BLOCKS_DEFAULT);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_quic_block);
+} quic_ids SEC(".maps");
+
+/* Tokens that bound rare work, row = cpu. Writer: this program; a missing row means none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_cpu);
+} xdp_cpus SEC(".maps");
+
 /* One row: words that change while packets flow. Writer: control thread. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -70,5 +113,23 @@ struct {
 	__type(key, __u32);
 	__type(value, struct hg_backend_counters);
 } xdp_backends SEC(".maps");
+
+/* One token, if there is one; tokens come with the timer's ticks. */
+INLINE bool bucket_take(struct hg_bucket *b, u32 per_jiffy)
+{
+	u64 now = bpf_jiffies64(), passed = now - b->jiffies, tokens = b->tokens;
+
+	if ((__s64)passed > 0) {
+		if (passed > HG_BUCKET_JIFFIES)
+			passed = HG_BUCKET_JIFFIES;
+		tokens += passed * per_jiffy;
+		if (tokens > HG_BUCKET_JIFFIES * per_jiffy)
+			tokens = HG_BUCKET_JIFFIES * per_jiffy;
+		b->jiffies = now;
+	}
+	if (tokens)
+		b->tokens = tokens - 1;
+	return tokens;
+}
 
 #endif

@@ -37,4 +37,13 @@ INLINE void count_verdict(u32 cpu, u32 verdict, u32 drop)
 		c->drop[drop & 31]++;
 }
 
+INLINE void count_event(enum hg_event event)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct hg_verdict_counters *c = bpf_map_lookup_elem(&xdp_verdicts, &cpu);
+
+	if (c)
+		c->event[event & 31]++;
+}
+
 #endif

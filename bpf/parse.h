@@ -25,6 +25,7 @@ INLINE bool parse_l4_fast(struct pkt *p, const void *l4, u32 l4_off)
 	} else if (p->proto != IPPROTO_UDP || p->l3_len < l4_off + sizeof(struct udphdr)) {
 		return false;
 	}
+	p->l4_off = l4_off;
 	p->sport = ((const u16a *)l4)[0];
 	p->dport = ((const u16a *)l4)[1];
 	return true;
@@ -86,7 +87,7 @@ INLINE enum family parse_fast(struct pkt *p)
 /* Any packet; FAMILY_NONE: the verdict is given. */
 INLINE enum family parse_any(struct pkt *p)
 {
-	struct parsed s;
+	struct parsed s = {};
 	void *end;
 
 	parse_slow(p->ctx, &s);
@@ -101,6 +102,8 @@ INLINE enum family parse_any(struct pkt *p)
 	    p->l3 + (s.v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) > end)
 		return FAMILY_NONE;
 	p->l3_len = s.l3_len;
+	p->l4_off = s.l4_off;
+	p->frag_id = s.frag_id;
 	p->proto = s.proto;
 	p->sport = s.sport;
 	p->dport = s.dport;

@@ -13,6 +13,7 @@
 #define IP_OFFSET	hg_be16(0x1fff)
 #define MAX_EXT_HEADERS 6
 #define MAX_EXT_BYTES	1024
+#define MAX_L4_OFF	(2 * MAX_EXT_BYTES + 2048) /* the walk stops behind MAX_EXT_BYTES and one header more */
 
 enum parsed_found {
 	PARSED_NO_IP = 0,
@@ -23,6 +24,7 @@ enum parsed_found {
 struct parsed {
 	u32 type_off; /* as in struct pkt */
 	u32 l3_len;
+	u32 l4_off, frag_id; /* as in struct pkt */
 	__be16 sport, dport;
 	u8 proto;
 	u8 odd;
@@ -126,10 +128,14 @@ INLINE void slow_ipv4(struct parsed *s, void *l3, void *end)
 		set_defect(s);
 		return;
 	}
+	s->l4_off = hlen;
 	if (ip->frag_off & IP_MF_OR_OFFSET) {
 		s->odd |= ODD_FRAGMENT;
-		if (ip->frag_off & IP_OFFSET)
+		s->frag_id = ip->id;
+		if (ip->frag_off & IP_OFFSET) {
+			s->odd |= ODD_LATER;
 			return;
+		}
 	}
 	slow_l4(s, l3 + hlen, end, hlen);
 }
@@ -157,8 +163,10 @@ INLINE u32 walk_ext_headers(struct parsed *s, void *l3, void *end)
 			/* Offset 0 and no more to come: whole, handled as such (RFC 6946). */
 			if (h->frag_off & hg_be16(0xfff9))
 				s->odd |= ODD_FRAGMENT;
+			s->frag_id = h->frag_id;
 			off += sizeof(*h);
 			if (h->frag_off & hg_be16(0xfff8)) {
+				s->odd |= ODD_LATER;
 				s->proto = next;
 				return 0;
 			}
@@ -186,17 +194,21 @@ INLINE void slow_ipv6(struct parsed *s, void *l3, void *end)
 		return;
 	}
 	off = walk_ext_headers(s, l3, end);
-	/* The walk stops at MAX_EXT_BYTES and one header more; say so to the verifier. */
-	if (off && off < 2 * MAX_EXT_BYTES + 2048)
+	if (off && off < MAX_L4_OFF) {
+		s->l4_off = off;
 		slow_l4(s, l3 + off, end, off);
+	}
 }
 
-static __attribute__((noinline, unused)) int parse_slow(struct xdp_md *ctx, struct parsed *s)
+/* Fills `s`, which the caller has cleared (older verifiers want it initialised). */
+GLOBAL int parse_slow(struct xdp_md *ctx, struct parsed *s)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__be16 type;
 	void *l3;
 
+	if (!s)
+		return 0;
 	__builtin_memset(s, 0, sizeof(*s));
 	s->odd = ODD_NO_PORTS;
 	type = slow_ethernet(s, data, end);

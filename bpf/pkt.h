@@ -7,6 +7,7 @@
 #define HG_BPF_PKT_H
 
 #include <linux/bpf.h>
+#include <linux/icmpv6.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
@@ -31,6 +32,11 @@ typedef __u64 u64;
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define INLINE	    static __always_inline
+/*
+ * A function of its own that the verifier looks at once, whatever callers do: external, and only numbers
+ * and the context go in (a static one is walked through again for every state of every caller).
+ */
+#define GLOBAL __attribute__((noinline))
 
 /* A field that userspace changes while packets flow: read it once. */
 #define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
@@ -43,6 +49,20 @@ typedef u16 __attribute__((may_alias)) u16a;
 /* ::ffff:0:0/96, third word of an IPv4 address. */
 #define V4_MAPPED hg_be32(0xffff)
 
+/* Both versions' common part; <linux/icmp.h> would want a libc of this target. */
+struct icmp_head {
+	u8 type, code;
+	u16 sum;
+	u32 rest; /* id and sequence, MTU, pointer */
+};
+
+#define ICMP_ECHOREPLY	   0
+#define ICMP_DEST_UNREACH  3
+#define ICMP_FRAG_NEEDED   4
+#define ICMP_ECHO	   8
+#define ICMP_TIME_EXCEEDED 11
+#define ICMP_PARAMETERPROB 12
+
 #define VLAN_TAG_LEN  4
 #define MAX_VLAN_TAGS 2
 
@@ -50,6 +70,7 @@ typedef u16 __attribute__((may_alias)) u16a;
 #define ODD_DEFECT   0x1fu /* enum hg_drop: why a service that is not local cannot take it */
 #define ODD_FRAGMENT 0x20u /* any fragment, the first one too */
 #define ODD_NO_PORTS 0x40u /* another protocol, a later fragment, or cut short before the ports */
+#define ODD_LATER    0x80u /* fragment, not the first of its datagram */
 
 /*
  * eBPF has ten registers: what can be read again from the packet or the maps is not kept here.
@@ -62,7 +83,11 @@ struct pkt {
 	u64 hash; /* of the flow, see hg_flow_hash() */
 	u32 type_off; /* of the Ethernet type in front of the IP header: 12, 16 or 20 */
 	u32 l3_len; /* from the IP header on, by its own length field, never more than the frame has */
+	u32 l4_off; /* of the transport header from the IP header; 0: none found */
+	u32 frag_id; /* with ODD_FRAGMENT, as it lies */
 	__be16 sport, dport; /* zero with ODD_NO_PORTS */
+	u16 alt; /* backend id of the second chance, 0: none */
+	u16 known_be; /* backend id of the first fragment, 0: not known */
 	u8 proto; /* of the transport */
 	u8 odd;
 	bool syn; /* TCP SYN without ACK */

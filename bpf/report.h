@@ -24,6 +24,8 @@ INLINE void count_service(const struct pkt *p, u32 cpu)
 		c->dropped++;
 	else if (p->verdict == HG_VERDICT_PASS_LOCAL)
 		c->local++;
+	else if (unlikely(p->verdict == HG_VERDICT_REPLY))
+		c->answered++;
 	else
 		c->forwarded++;
 }
@@ -53,6 +55,7 @@ INLINE int report(const struct pkt *p)
 
 	switch (p->verdict) {
 	case HG_VERDICT_TX:
+	case HG_VERDICT_REPLY:
 		return XDP_TX;
 	case HG_VERDICT_REDIRECT:
 		return bpf_redirect(p->be->ifindex, 0);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Stage forward: IP in IP (RFC 2003, 2473, 4213) to the backend's address, any family inside any
- * other. The frame keeps its VLAN tags, the outer header takes DSCP and ECN of the inner one (RFC
- * 6040 normal mode), the inner TTL falls by one as on any router, so that a loop ends.
+ * other; GUE, the same with a UDP header between; or the frame to the backend's MAC as it is. The frame
+ * keeps its VLAN tags, the outer header takes DSCP and ECN of the inner one (RFC 6040 normal mode), the
+ * inner TTL falls by one as on any router, so that a loop ends. IP in IP is inlined; the others are a
+ * function, so that they cost it nothing.
  */
 #ifndef HG_BPF_STAGE_FORWARD_H
 #define HG_BPF_STAGE_FORWARD_H
 
 #include "bpf/csum.h"
 #include "bpf/maps.h"
+#include "bpf/too_big.h"
 
 /*
  * VLAN tags are copied from the old head, which still lies `outer_len` behind the new one: before the
@@ -35,9 +38,10 @@ INLINE void write_macs(void *data, const union hg_neigh *neigh, const u8 *src_ma
 	*(u16a *)(data + 10) = *(const u16a *)(src_mac + 4);
 }
 
-INLINE void write_outer_ipv4(struct pkt *p, void *l3, u32 proto, u32 tos)
+/* `extra`: bytes between the outer IP header and the inner packet. */
+INLINE void write_outer_ipv4(struct pkt *p, void *l3, u32 proto, u32 tos, u32 extra)
 {
-	u32 len = hg_be16(p->l3_len + sizeof(struct iphdr));
+	u32 len = hg_be16(p->l3_len + sizeof(struct iphdr) + extra);
 	u32 entropy = (u32)p->hash & p->be->entropy_mask;
 	u32 sum = p->be->csum_base + len + hg_be16(tos) + hg_be16(proto);
 	u32a *w = l3;
@@ -51,14 +55,14 @@ INLINE void write_outer_ipv4(struct pkt *p, void *l3, u32 proto, u32 tos)
 	w[4] = p->be->addr[3];
 }
 
-INLINE void write_outer_ipv6(struct pkt *p, void *l3, u32 proto, u32 tos)
+INLINE void write_outer_ipv6(struct pkt *p, void *l3, u32 proto, u32 tos, u32 extra)
 {
 	u32a *w = l3;
 	u64a *dst = l3 + 8;
 	const u64a *src = (const u64a *)p->be->outer_src, *to = (const u64a *)p->be->addr;
 
 	w[0] = hg_be32(6u << 28 | tos << 20 | ((u32)p->hash & 0xfffff));
-	w[1] = hg_be16(p->l3_len) | (u32)hg_be16(proto << 8 | HG_OUTER_TTL) << 16;
+	w[1] = hg_be16(p->l3_len + extra) | (u32)hg_be16(proto << 8 | HG_OUTER_TTL) << 16;
 	dst[0] = src[0];
 	dst[1] = src[1];
 	w[5] |= (u32)p->hash & p->be->entropy_mask;
@@ -84,15 +88,26 @@ INLINE bool age(void *l3, bool v6)
 	return true;
 }
 
-/* Moves the head and writes it; `outer_v6` and `v6` are constants of the four cases. */
-INLINE bool encapsulate(struct pkt *p, union hg_neigh neigh, bool v6, bool outer_v6)
+/* The packet does not fit where `mtu` bytes do; tells the sender when that helps. Always false. */
+INLINE bool too_big(struct pkt *p, u32 mtu)
 {
-	u32 outer_len = outer_v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
-	u32 proto = v6 ? IPPROTO_IPV6 : IPPROTO_IPIP, tos;
+	if (reply_too_big(p->ctx, mtu))
+		return pkt_end(p, HG_VERDICT_REPLY);
+	return pkt_drop(p, HG_DROP_TOO_BIG);
+}
+
+/*
+ * Moves the head and writes outer IP header, MACs and tags; `outer_v6` and `v6` are constants of the
+ * four cases. `proto` is the outer header's; its payload has `extra` bytes before the packet.
+ */
+INLINE bool encapsulate(struct pkt *p, union hg_neigh neigh, u32 proto, u32 extra, bool v6,
+			bool outer_v6)
+{
+	u32 outer_len = (outer_v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) + extra, tos;
 	void *data, *end, *type;
 
 	if (unlikely(p->l3_len + outer_len > p->be->mtu))
-		return pkt_drop(p, HG_DROP_TOO_BIG);
+		return too_big(p, p->be->mtu - outer_len);
 	tos = v6 ? (u8)(__builtin_bswap16(*(u16a *)p->l3) >> 4) : ((u8 *)p->l3)[1];
 	if (unlikely(!age(p->l3, v6)))
 		return pkt_drop(p, HG_DROP_TTL);
@@ -109,31 +124,37 @@ INLINE bool encapsulate(struct pkt *p, union hg_neigh neigh, bool v6, bool outer
 	write_macs(data, &neigh, p->be->src_mac);
 	*(u16a *)type = outer_v6 ? hg_be16(ETH_P_IPV6) : hg_be16(ETH_P_IP);
 	if (outer_v6)
-		write_outer_ipv6(p, type + 2, proto, tos);
+		write_outer_ipv6(p, type + 2, proto, tos, extra);
 	else
-		write_outer_ipv4(p, type + 2, proto, tos);
+		write_outer_ipv4(p, type + 2, proto, tos, extra);
 	return true;
 }
 
-INLINE bool forward_ipip(struct pkt *p, bool v6)
+INLINE bool forward_ipip(struct pkt *p, union hg_neigh neigh, bool v6)
 {
-	union hg_neigh neigh = { .word = READ_ONCE(p->be->neigh.word) };
+	u32 proto = v6 ? IPPROTO_IPV6 : IPPROTO_IPIP;
 
-	if (unlikely(neigh.state != HG_NEIGH_OK))
-		return pkt_drop(p, HG_DROP_NO_NEIGHBOUR);
 	if (p->be->flags & HG_BE_OUTER_V6)
-		return encapsulate(p, neigh, v6, true);
-	return encapsulate(p, neigh, v6, false);
+		return encapsulate(p, neigh, proto, 0, v6, true);
+	return encapsulate(p, neigh, proto, 0, v6, false);
 }
+
+#include "bpf/forward_other.h"
 
 INLINE void stage_forward(struct pkt *p, bool v6)
 {
-	/* The writer stores no mode that this program does not have. */
-	if (unlikely(p->svc->mode != HG_MODE_IPIP)) {
-		pkt_drop(p, HG_DROP_INTERNAL);
+	union hg_neigh neigh = { .word = READ_ONCE(p->be->neigh.word) };
+	bool sent;
+
+	if (unlikely(neigh.state != HG_NEIGH_OK)) {
+		pkt_drop(p, HG_DROP_NO_NEIGHBOUR);
 		return;
 	}
-	if (!forward_ipip(p, v6))
+	if (likely(p->svc->mode == HG_MODE_IPIP))
+		sent = forward_ipip(p, neigh, v6);
+	else
+		sent = forward_other(p, v6);
+	if (!sent)
 		return;
 	p->verdict = p->be->ifindex == p->ctx->ingress_ifindex ? HG_VERDICT_TX
 							       : HG_VERDICT_REDIRECT;

@@ -13,13 +13,9 @@ INLINE bool stage_local(struct pkt *p)
 {
 	if (p->svc->mode == HG_MODE_LOCAL)
 		return pkt_end(p, HG_VERDICT_PASS_LOCAL);
-	if (likely(!(p->odd & (ODD_DEFECT | ODD_FRAGMENT))))
+	if (likely(!(p->odd & ODD_DEFECT)))
 		return true;
-	/*
-	 * Later fragments have no ports, so the backend of the first one cannot be found from them;
-	 * sending on the first alone would only fill the backend's reassembly queue.
-	 */
-	return pkt_drop(p, p->odd & ODD_DEFECT ? p->odd & ODD_DEFECT : HG_DROP_FRAGMENT);
+	return pkt_drop(p, p->odd & ODD_DEFECT);
 }
 
 #endif

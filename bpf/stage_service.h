@@ -35,7 +35,7 @@ INLINE bool service_is(const struct hg_service *s, const struct hg_service_key *
 /* Bucket that holds the key, NO_BUCKET when none does. */
 #define NO_BUCKET (~0u)
 
-INLINE u32 service_probe(const struct hg_service_key *k, u32 base)
+INLINE u32 service_probe(const struct hg_service_key *k, u32 base, bool addr_row)
 {
 	u32 hash = hg_service_hash(k), bucket, i;
 	struct hg_service *s;
@@ -46,7 +46,7 @@ INLINE u32 service_probe(const struct hg_service_key *k, u32 base)
 		s = bpf_map_lookup_elem(&services, &bucket);
 		if (!s || s->mode == HG_MODE_EMPTY)
 			break;
-		if (service_is(s, k))
+		if (service_is(s, k) && (s->mode == HG_MODE_ADDR) == addr_row)
 			return bucket;
 	}
 	return NO_BUCKET;
@@ -56,19 +56,45 @@ INLINE u32 service_probe(const struct hg_service_key *k, u32 base)
  * The whole search, for when the first bucket did not decide. Not inlined: in a table that is at most
  * half full it is rare, and its loops would stand between the instructions of the common path.
  */
-static __attribute__((noinline)) u32 service_search(struct hg_service_key *k, u32 base, u32 exact,
-						    u32 any)
+GLOBAL u32 service_search(struct hg_service_key *k, u32 base, u32 exact, u32 any)
 {
-	u32 bucket = exact ? service_probe(k, base) : NO_BUCKET;
+	u32 bucket;
+
+	if (!k)
+		return NO_BUCKET;
+	bucket = exact ? service_probe(k, base, false) : NO_BUCKET;
 
 	if (bucket != NO_BUCKET || !any)
 		return bucket;
 	k->port = 0;
-	bucket = service_probe(k, base);
+	bucket = service_probe(k, base, false);
 	if (bucket != NO_BUCKET || !k->proto)
 		return bucket;
 	k->proto = 0;
-	return service_probe(k, base);
+	return service_probe(k, base, false);
+}
+
+/* For the rare callers: the service of `k`, or with `addr_row` the address row. NULL: none. */
+GLOBAL u32 service_bucket(struct hg_service_key *k, u32 exact, u32 addr_row)
+{
+	u32 zero = 0, generation, base;
+	struct hg_control *c = bpf_map_lookup_elem(&control, &zero);
+
+	if (!c || !k)
+		return NO_BUCKET;
+	generation = READ_ONCE(c->service_generation) & 1;
+	base = generation * (ro.service_mask + 1);
+	if (addr_row)
+		return service_probe(k, base, true);
+	return service_search(k, base, exact,
+			      c->generation_flags[generation] & HG_CTL_ANY_PORT);
+}
+
+INLINE struct hg_service *service_get(struct hg_service_key *k, u32 exact, u32 addr_row)
+{
+	u32 bucket = service_bucket(k, exact, addr_row);
+
+	return bucket == NO_BUCKET ? NULL : bpf_map_lookup_elem(&services, &bucket);
 }
 
 INLINE struct hg_service *service_find_slowly(struct pkt *p, const struct hg_service_key *k,

@@ -55,7 +55,7 @@ for f in "${sources[@]}"; do
 	n=$(wc -l <"$f")
 	[ "$n" -le 600 ] || say "$f: $n lines (600 at most)"
 	awk -v f="$f" '
-		/^[a-zA-Z_].*\(/ && !/;[[:space:]]*$/ && !/^(typedef|struct|enum|union|#)/ { head = NR; name = $0 }
+		/^[a-zA-Z_].*\(/ && !/;[[:space:]]*$/ && !/^(typedef|#)/ && !/\{[[:space:]]*$/ { head = NR; name = $0 }
 		/^\{/ { start = head }
 		/lint: long switch/ { excused = 1 }
 		/^\}/ {

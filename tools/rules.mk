@@ -22,3 +22,9 @@ docs-check: deps ## fails when a generated page is older than the tables it is p
 man-check: ## manual pages without complaints from groff
 	$(Q)for f in docs/man/*.[158]; do \
 		out=$$(groff -mandoc -Tutf8 -ww -z "$$f" 2>&1) && [ -z "$$out" ] || { echo "$$out" >&2; exit 1; }; done
+
+install: install-man
+.PHONY: install-man
+install-man: ## manual pages, into $(DESTDIR)$(PREFIX)
+	$(Q)for f in docs/man/*.[158]; do \
+		install -D -m 644 "$$f" "$(DESTDIR)$(PREFIX)/share/man/man$${f##*.}/$${f##*/}" || exit 1; done

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Backends: where a packet goes. Map `backends` is an array by id; id 0 is never valid, so an empty
- * slot is a counted drop and not traffic to backend 0. All but `neigh` is written once, before a
- * slot names the id; a changed address is a new id.
+ * slot is a counted drop and not traffic to backend 0. All but `neigh` and HG_BE_ALIVE is written once,
+ * before a slot names the id; a changed address is a new id. An id is given to another backend only when
+ * no slot, no connection id and no entry of `flows` and `fragments` names it any more.
  */
 #ifndef HEADGATE_BACKEND_H
 #define HEADGATE_BACKEND_H
@@ -12,7 +13,7 @@
 enum hg_backend_flags {
 	HG_BE_VALID = 1 << 0,
 	HG_BE_OUTER_V6 = 1 << 1, /* the tunnel runs over IPv6 */
-	HG_BE_ALIVE = 1 << 2, /* by the health checks; base owners must be alive to keep flows */
+	HG_BE_ALIVE = 1 << 2, /* by the health checks; remembered flows stay with the living only */
 };
 
 /* Next hop in one aligned word, so that a reader sees old or new, never half. */
@@ -28,6 +29,8 @@ enum hg_neigh_state {
 	HG_NEIGH_NONE = 0, /* not resolved: drop, named */
 	HG_NEIGH_OK = 1,
 };
+
+#define HG_BE_USABLE (HG_BE_VALID | HG_BE_ALIVE)
 
 /*
  * Call hg_backend_seal() on a copy after filling in everything else and before storing it.

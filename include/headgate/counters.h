@@ -15,13 +15,14 @@
 	X(forwarded, "packets sent to a backend")                     \
 	X(local, "packets handed to this host's TCP for the L7 tier") \
 	X(dropped, "packets dropped, all reasons")                    \
-	X(syns, "TCP SYNs")
+	X(syns, "TCP SYNs")                                           \
+	X(answered, "packets answered by the balancer itself")
 
 struct hg_service_counters {
 #define X(name, help) __u64 name;
 	HG_SERVICE_COUNTERS(X)
 #undef X
-	__u64 pad[2];
+	__u64 pad[1];
 } __attribute__((aligned(HG_CACHE_LINE)));
 HG_ASSERT_LAYOUT(struct hg_service_counters, 64);
 
@@ -47,7 +48,8 @@ HG_ASSERT_LAYOUT(struct hg_backend_counters, 64);
 	X(TX, "sent back out of the interface it came from")         \
 	X(REDIRECT, "sent out of another interface")                 \
 	X(DROP, "dropped, see the reasons")                          \
-	X(DECAP, "decapsulated and handed to the kernel (agent)")
+	X(DECAP, "decapsulated and handed to the kernel (agent)")    \
+	X(REPLY, "answered: echo reply or packet-too-big sent back")
 
 enum hg_verdict {
 #define X(name, help) HG_VERDICT_##name,
@@ -65,7 +67,7 @@ enum hg_verdict {
 	X(NO_NEIGHBOUR, "next hop of the backend not resolved")           \
 	X(NO_HEADROOM, "driver left no room for the outer header")        \
 	X(TOO_BIG, "packet would exceed the MTU towards the backend")     \
-	X(FRAGMENT, "fragment of a service that cannot be assigned")      \
+	X(FRAGMENT, "later fragment whose first one was not seen")        \
 	X(TTL, "time to live would reach zero")                           \
 	X(INTERNAL, "map lookup failed that cannot fail")
 
@@ -76,12 +78,41 @@ enum hg_drop {
 	HG_DROP_COUNT
 };
 
+/* What else happened to packets on their way, beside the verdict. */
+#define HG_EVENTS(X)                                                                               \
+	X(FLOW_HIT, "moved slot or tracking: the flow was known")                                  \
+	X(FLOW_NEW, "moved slot or tracking: new flow, to the current owner")                      \
+	X(FLOW_BASE, "moved slot: unknown flow, to the owner before the change")                   \
+	X(FLOW_OTHER, "moved slot or tracking: unknown flow, to the current owner")                \
+	X(FLOW_STORED, "flows remembered")                                                         \
+	X(FLOW_FULL, "flows not remembered: no room that they may take")                           \
+	X(FLOW_LIMITED, "flows not remembered: learning rate reached")                             \
+	X(FRAG_FIRST, "first fragments remembered")                                                \
+	X(FRAG_FOLLOWED, "later fragments sent after their first one")                             \
+	X(ICMP_ERROR, "ICMP errors sent to the backend of the flow they are about")                \
+	X(ECHO, "echo requests answered")                                                          \
+	X(TOO_BIG_SENT, "packet-too-big or fragmentation-needed sent to the client")               \
+	X(TOO_BIG_LIMITED, "of those, not sent: rate reached")                                     \
+	X(QUIC_BY_ID, "QUIC packets sent by their connection id")                                  \
+	X(QUIC_UNKNOWN_ID, "QUIC packets whose server id is unknown or down, sent by flow")        \
+	X(SECOND_CHANCE, "packets of unknown connections sent to the alternative backend (agent)") \
+	X(NO_ALTERNATIVE, "packets of unknown connections kept: no alternative named (agent)")
+
+enum hg_event {
+#define X(name, help) HG_EVENT_##name,
+	HG_EVENTS(X)
+#undef X
+	HG_EVENT_COUNT
+};
+
 struct hg_verdict_counters {
 	__u64 verdict[8]; /* enum hg_verdict */
 	__u64 drop[32]; /* enum hg_drop */
+	__u64 event[32]; /* enum hg_event */
 } __attribute__((aligned(HG_CACHE_LINE)));
-HG_ASSERT_LAYOUT(struct hg_verdict_counters, 320);
-_Static_assert(HG_VERDICT_COUNT <= 8 && HG_DROP_COUNT <= 32, "grow hg_verdict_counters");
+HG_ASSERT_LAYOUT(struct hg_verdict_counters, 576);
+_Static_assert(HG_VERDICT_COUNT <= 8 && HG_DROP_COUNT <= 32 && HG_EVENT_COUNT <= 32,
+	       "grow hg_verdict_counters");
 
 /* --- L7 tier: per worker and proxy side or server (maps `stats_services`, `stats_backends`) ------ */
 /*

@@ -7,7 +7,9 @@
  * g * (service_mask + 1) + ((hg_service_hash(key) + i) & service_mask), i < HG_SERVICE_PROBES.
  *
  * Look-up order: addr:port:proto; then, only with HG_CTL_ANY_PORT in `control`, addr:0:proto and
- * addr:0:0. Packets without ports (later fragments, other protocols) know only the last two.
+ * addr:0:0. Packets without ports (other protocols; later fragments whose first one was not seen) know
+ * only the last two. An address row, addr:0:ICMP or addr:0:ICMPv6 with mode HG_MODE_ADDR, says that the
+ * address is a service's; it does not need HG_CTL_ANY_PORT.
  */
 #ifndef HEADGATE_SERVICE_H
 #define HEADGATE_SERVICE_H
@@ -31,7 +33,8 @@ HG_ASSERT_LAYOUT(struct hg_service_key, 20);
 	X(IPIP, "ipip", "IP in IP to the backend")                  \
 	X(GUE, "gue", "generic UDP encapsulation to the backend")   \
 	X(L2, "l2", "direct routing: destination MAC rewritten")    \
-	X(NAT, "nat", "full NAT, both directions")
+	X(NAT, "nat", "full NAT, both directions")                  \
+	X(ADDR, "addr", "no service: the address has some, its echo requests are answered")
 
 enum hg_mode {
 #define X(name, text, help) HG_MODE_##name,
@@ -42,18 +45,34 @@ enum hg_mode {
 
 enum hg_service_flags {
 	HG_SVC_ANY_PORT = 1 << 0, /* the key's port is 0; `control` must say HG_CTL_ANY_PORT */
-	HG_SVC_NO_PORT_HASH = 1 << 1, /* affinity source: ports do not take part in the hash */
+	/*
+	 * Affinity source: ports do not take part in the hash. Wanted for services on any port that a
+	 * client uses several ports of; packets without ports are hashed so in any case.
+	 */
+	HG_SVC_NO_PORT_HASH = 1 << 1,
+	HG_SVC_NO_AFFINITY = 1 << 2, /* affinity none: always the current owner, nothing remembered */
+	HG_SVC_TRACK_ON = 1 << 3, /* every flow is looked up and remembered, moved slot or not */
+	HG_SVC_QUIC_CID = 1 << 4, /* UDP: short headers by server id, see cid_offset */
+	/*
+	 * On an address row: this host has no use of its own for the address (not configured here, no
+	 * service of the L7 tier on it), so a later fragment that cannot be assigned is dropped by name
+	 * and not left to the kernel.
+	 */
+	HG_SVC_NOT_LOCAL = 1 << 5,
 };
 
 struct hg_service {
 	struct hg_service_key key; /* 20 */
 	__u8 mode; /* enum hg_mode */
-	__u8 flags;
-	__u16 pad0;
+	__u8 flags; /* enum hg_service_flags */
+	__u8 cid_offset; /* QUIC: of the server id in the connection id; 1 behind the draft's first octet */
+	__u8 cid_len; /* QUIC: bytes of the server id, 1 to HG_QUIC_ID_MAX, most significant first */
 	__u32 id; /* index of the counters, stable while the service exists */
 	__u32 slots_block; /* first block of the Maglev table in map `slots` */
 	__u32 slots; /* M, slots in the table; 0: no backend */
-	__u32 pad[7];
+	__u32 quic_block; /* QUIC: first block of the service's server ids in map `quic_ids` */
+	__u32 quic_ids; /* QUIC: how many; server id n is word n from that block on, 0 there: unknown */
+	__u32 pad[5];
 } __attribute__((aligned(8)));
 HG_ASSERT_LAYOUT(struct hg_service, 64);
 
@@ -62,6 +81,18 @@ struct hg_slot_block {
 	__u32 slot[HG_SLOTS_PER_BLOCK];
 } __attribute__((aligned(8)));
 HG_ASSERT_LAYOUT(struct hg_slot_block, 64);
+
+/*
+ * Backends by the server ids in connection ids (draft-ietf-quic-load-balancers, plaintext): the value
+ * of the id is the index, so writers give ids out densely. Backend id 0: unknown, by flow.
+ */
+#define HG_QUIC_IDS_PER_BLOCK 32
+#define HG_QUIC_ID_MAX	      4
+#define HG_QUIC_OFFSET_MAX    16 /* connection ids are at most 20 bytes long (RFC 9000 17.2) */
+struct hg_quic_block {
+	__u16 backend[HG_QUIC_IDS_PER_BLOCK];
+} __attribute__((aligned(8)));
+HG_ASSERT_LAYOUT(struct hg_quic_block, 64);
 
 #define HG_SLOT_TRACKED		    0x80000000u
 #define HG_SLOT_CURRENT(w)	    ((w) & 0xffffu)

@@ -104,7 +104,7 @@ class Daemon:
     def signal(self, sig):
         self.proc.send_signal(sig)
 
-    def stop(self, sig=signal.SIGTERM):
+    def stop(self, sig=15):
         """Ends it; a sanitizer report or a crash fails the test."""
         if self.proc is None:
             return 0

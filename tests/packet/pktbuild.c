@@ -89,9 +89,16 @@ static uint8_t proto_of(const struct layer *l, const struct layer *next)
 		return 17;
 	case L_ICMP:
 		return 1;
+	case L_ICMP6:
+		return 58;
 	default:
 		return 253; /* experiments, RFC 3692 */
 	}
+}
+
+static unsigned gue_words(const struct layer *l)
+{
+	return !l->gue_alt ? l->opt_words : strchr(l->gue_alt, ':') ? 5 : 2;
 }
 
 static size_t layer_size(const struct layer *l)
@@ -110,9 +117,11 @@ static size_t layer_size(const struct layer *l)
 		return 8u + (l->ext == 44 ? 0 : l->ext == 51 ? 16 : 8u * l->opt_words);
 	case L_UDP:
 	case L_ICMP:
+	case L_ICMP6:
 		return 8;
 	case L_GUE:
-		return l->gue_variant ? 0 : 4 + 4u * l->opt_words;
+		return l->gue_variant ? 0 : 4 + 4u * gue_words(l);
+	case L_RAW:
 	case L_DATA:
 		return l->size;
 	case L_END:
@@ -160,19 +169,32 @@ static void write_ext(uint8_t *p, const struct layer *l, const struct layer *nex
 	}
 }
 
+static void write_gue(uint8_t *p, const struct layer *l, const struct layer *next)
+{
+	if (l->gue_variant)
+		return;
+	p[0] = (uint8_t)gue_words(l);
+	p[1] = proto_of(l, next);
+	if (!l->gue_alt)
+		return;
+	p[4] = 'H';
+	p[5] = 1;
+	p[6] = l->gue_hops;
+	p[7] = strchr(l->gue_alt, ':') ? 6 : 4;
+	put_addr(p[7] == 6 ? AF_INET6 : AF_INET, p + 8, l->gue_alt);
+}
+
 static void write_l4(uint8_t *p, const struct layer *l, const struct layer *next)
 {
-	if (l->type == L_ICMP) {
+	if (l->type == L_ICMP || l->type == L_ICMP6) {
 		p[0] = l->icmp_type;
 		p[1] = l->icmp_code;
-		put16(p + 4, l->id);
+		put16(p + 4, l->icmp_rest >> 16 | l->id);
+		put16(p + 6, l->icmp_rest & 0xffff);
 		return;
 	}
 	if (l->type == L_GUE) {
-		if (l->gue_variant)
-			return;
-		p[0] = l->opt_words;
-		p[1] = proto_of(l, next);
+		write_gue(p, l, next);
 		return;
 	}
 	put16(p, l->sport);
@@ -209,6 +231,9 @@ static void write_layer(uint8_t *p, const struct layer *l)
 		break;
 	case L_EXT:
 		write_ext(p, l, next);
+		break;
+	case L_RAW:
+		memcpy(p, l->raw, l->size);
 		break;
 	case L_DATA:
 		for (size_t i = 0; i < l->size; i++)
@@ -254,7 +279,10 @@ static void finish_layer(const struct layer *layers, uint8_t *const *at, int i, 
 			put16(p + 6, pkt_checksum(p, rest, pseudo(layers, at, i, rest, 17)));
 		break;
 	case L_ICMP:
-		put16(p + 2, pkt_checksum(p, rest, 0));
+		put16(p + 2, pkt_checksum(p, rest, 0) + l->bad_csum);
+		break;
+	case L_ICMP6:
+		put16(p + 2, pkt_checksum(p, rest, pseudo(layers, at, i, rest, 58)) + l->bad_csum);
 		break;
 	default:
 		break;

@@ -32,8 +32,10 @@ enum layer_type {
 	L_TCP,
 	L_UDP,
 	L_ICMP,
+	L_ICMP6,
 	L_GUE,
-	L_DATA
+	L_DATA,
+	L_RAW
 };
 
 enum tcp_flags {
@@ -54,7 +56,10 @@ struct layer {
 	uint8_t opt_words; /* IPv4 or TCP options, 4 bytes each, NOPs; GUE optional words */
 	uint8_t ext; /* extension header: its number (0, 43, 44, 51, 60) */
 	uint8_t gue_variant;
+	const char *gue_alt; /* alternative backend in the private data: sets opt_words */
+	uint8_t gue_hops;
 	uint8_t icmp_type, icmp_code;
+	uint32_t icmp_rest; /* second word of ICMP */
 	uint16_t frag; /* IPv4: flags and offset as in the header; fragment header: likewise */
 	uint32_t id; /* IPv4 id, fragment id, IPv6 flow label */
 	uint16_t ethertype; /* 0: from the next layer */
@@ -64,7 +69,8 @@ struct layer {
 	int version; /* 0: right */
 	bool bad_csum; /* one off */
 	bool no_csum; /* UDP: zero */
-	size_t size; /* DATA: bytes */
+	size_t size; /* DATA, RAW: bytes */
+	const void *raw; /* RAW */
 };
 
 #define ETH(...)	 { .type = L_ETH, __VA_ARGS__ }
@@ -76,7 +82,10 @@ struct layer {
 #define UDP(...)	 { .type = L_UDP, __VA_ARGS__ }
 #define ICMP(...)	 { .type = L_ICMP, __VA_ARGS__ }
 #define GUE(...)	 { .type = L_GUE, __VA_ARGS__ }
+#define ICMP6(...)	 { .type = L_ICMP6, __VA_ARGS__ }
 #define DATA(n)		 { .type = L_DATA, .size = (n) }
+/* Bytes as they are, of another packet for example. */
+#define RAW(p, n)	 { .type = L_RAW, .raw = (p), .size = (n) }
 
 /* Builds into `p`; a packet that does not fit or an address that does not parse aborts the test. */
 void pkt_build(struct pktbuf *p, const struct layer *layers);

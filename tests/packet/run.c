@@ -62,6 +62,13 @@ void lb_load(struct lb *lb)
 		.hash_seed = LB_SEED,
 		.max_services = LB_SERVICES,
 		.max_backends = LB_BACKENDS,
+		.flow_mask = LB_LINES - 1,
+		.fragment_mask = LB_LINES - 1,
+		.tick_shift = LB_SHIFT,
+		.fragment_ticks = HG_RODATA_DEFAULT_FRAGMENT_TICKS,
+		.flow_idle_ticks = HG_RODATA_DEFAULT_FLOW_IDLE,
+		.learn_per_jiffy = HG_RODATA_DEFAULT_LEARN,
+		.icmp_per_jiffy = HG_RODATA_DEFAULT_ICMP,
 	};
 	map_resize(skel->maps.services, 2 * LB_BUCKETS);
 	map_resize(skel->maps.slots, LB_BLOCKS);
@@ -69,6 +76,10 @@ void lb_load(struct lb *lb)
 	map_resize(skel->maps.xdp_services, LB_SERVICES * cpus);
 	map_resize(skel->maps.xdp_backends, LB_BACKENDS * cpus);
 	map_resize(skel->maps.xdp_verdicts, cpus);
+	map_resize(skel->maps.xdp_cpus, cpus);
+	map_resize(skel->maps.flows, LB_LINES);
+	map_resize(skel->maps.fragments, LB_LINES);
+	map_resize(skel->maps.quic_ids, LB_QUIC);
 	rc = xdp_lb_bpf__load(skel);
 	if (rc)
 		fail_msg("xdp_lb does not load: %s", strerror(-rc));
@@ -84,6 +95,10 @@ void lb_load(struct lb *lb)
 	lb->be_counters = map_mmap(skel->maps.xdp_backends,
 				   sizeof(*lb->be_counters) * LB_BACKENDS * cpus);
 	lb->verdicts = map_mmap(skel->maps.xdp_verdicts, sizeof(*lb->verdicts) * cpus);
+	lb->cpus = map_mmap(skel->maps.xdp_cpus, sizeof(*lb->cpus) * cpus);
+	lb->flows = map_mmap(skel->maps.flows, sizeof(*lb->flows) * LB_LINES);
+	lb->fragments = map_mmap(skel->maps.fragments, sizeof(*lb->fragments) * LB_LINES);
+	lb->quic = map_mmap(skel->maps.quic_ids, sizeof(*lb->quic) * LB_QUIC);
 }
 
 void lb_clear(struct lb *lb)
@@ -95,6 +110,10 @@ void lb_clear(struct lb *lb)
 	memset(lb->svc_counters, 0, sizeof(*lb->svc_counters) * LB_SERVICES * lb->n_cpus);
 	memset(lb->be_counters, 0, sizeof(*lb->be_counters) * LB_BACKENDS * lb->n_cpus);
 	memset(lb->verdicts, 0, sizeof(*lb->verdicts) * lb->n_cpus);
+	memset(lb->cpus, 0, sizeof(*lb->cpus) * lb->n_cpus);
+	memset(lb->flows, 0, sizeof(*lb->flows) * LB_LINES);
+	memset(lb->fragments, 0, sizeof(*lb->fragments) * LB_LINES);
+	memset(lb->quic, 0, sizeof(*lb->quic) * LB_QUIC);
 	lb->next_block = 0;
 }
 
@@ -111,6 +130,10 @@ void lb_unload(struct lb *lb)
 	munmap(lb->svc_counters, page_round(sizeof(*lb->svc_counters) * LB_SERVICES * cpus));
 	munmap(lb->be_counters, page_round(sizeof(*lb->be_counters) * LB_BACKENDS * cpus));
 	munmap(lb->verdicts, page_round(sizeof(*lb->verdicts) * cpus));
+	munmap(lb->cpus, page_round(sizeof(*lb->cpus) * cpus));
+	munmap(lb->flows, page_round(sizeof(*lb->flows) * LB_LINES));
+	munmap(lb->fragments, page_round(sizeof(*lb->fragments) * LB_LINES));
+	munmap(lb->quic, page_round(sizeof(*lb->quic) * LB_QUIC));
 	xdp_lb_bpf__destroy(lb->skel);
 	lb->skel = NULL;
 }
@@ -146,7 +169,7 @@ void lb_backend(struct lb *lb, const struct backend_args *args)
 	addr_of(b.addr, args->addr);
 	addr_of(b.outer_src, args->src);
 	b.entropy_mask = htonl(args->entropy_mask);
-	b.flags = HG_BE_ALIVE | (args->invalid ? 0 : HG_BE_VALID);
+	b.flags = (args->dead ? 0 : HG_BE_ALIVE) | (args->invalid ? 0 : HG_BE_VALID);
 	if (strchr(args->addr, ':'))
 		b.flags |= HG_BE_OUTER_V6;
 	mac_of(b.src_mac, EGRESS_MAC);
@@ -164,6 +187,10 @@ void lb_service(struct lb *lb, const struct service_args *args)
 				.flags = args->flags,
 				.id = args->id,
 				.slots = args->slots,
+				.cid_offset = args->cid_offset,
+				.cid_len = args->cid_len,
+				.quic_block = args->quic_block,
+				.quic_ids = args->quic_ids,
 				.slots_block = lb->next_block };
 	uint32_t bucket, base = args->generation * LB_BUCKETS;
 
@@ -173,11 +200,13 @@ void lb_service(struct lb *lb, const struct service_args *args)
 	for (uint32_t i = 0; i < args->slots && args->n; i++) {
 		uint16_t id = args->backends[i % args->n];
 
-		lb->slots[lb->next_block + i / 16].slot[i % 16] = HG_SLOT_MAKE(id & 0x7fff, id);
+		lb->slots[lb->next_block + i / 16].slot[i % 16] =
+			args->base ? HG_SLOT_TRACKED | HG_SLOT_MAKE(args->base, id)
+				   : HG_SLOT_MAKE(id & 0x7fff, id);
 	}
 	lb->next_block += (args->slots + 15) / 16;
 	assert_in_range(lb->next_block, 0, LB_BLOCKS);
-	if (!args->port)
+	if (!args->port && s.mode != HG_MODE_ADDR)
 		lb->control->generation_flags[args->generation] |= HG_CTL_ANY_PORT;
 	for (uint32_t i = 0; i < HG_SERVICE_PROBES; i++) {
 		bucket = base + ((hg_service_hash(&s.key) + i) & (LB_BUCKETS - 1));
@@ -281,6 +310,69 @@ struct hg_backend_counters lb_backend_counters(const struct lb *lb, uint32_t id)
 		HG_BACKEND_COUNTERS(X)
 #undef X
 	}
+	return sum;
+}
+
+unsigned lb_backend_of(struct lb *lb, const struct pktbuf *in, struct pktbuf *out)
+{
+	uint64_t before[LB_BACKENDS];
+
+	for (uint32_t id = 1; id < LB_BACKENDS; id++)
+		before[id] = lb_backend_counters(lb, id).packets;
+	prog_run(lb->prog, in, out);
+	for (uint32_t id = 1; id < LB_BACKENDS; id++)
+		if (lb_backend_counters(lb, id).packets != before[id])
+			return id;
+	return 0;
+}
+
+unsigned lb_flow_count(const struct lb *lb, unsigned backend, int class)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < LB_LINES * HG_LINE_WAYS; i++) {
+		const struct hg_line *l = &lb->flows[i / HG_LINE_WAYS];
+		uint64_t word = l->word[i % HG_LINE_WAYS];
+		uint32_t meta = l->meta[i % HG_LINE_WAYS];
+
+		n += word && (!backend || HG_WORD_BACKEND(word) == backend) &&
+		     (class < 0 || HG_META_CLASS(meta) == (uint32_t)class);
+	}
+	return n;
+}
+
+static void age_line(struct hg_line *l, unsigned ticks)
+{
+	for (unsigned i = 0; i < HG_LINE_WAYS; i++)
+		if (l->word[i])
+			l->meta[i] = (l->meta[i] & 0xffff0000) | ((l->meta[i] - ticks) & 0xffff);
+}
+
+void lb_age(struct lb *lb, unsigned ticks)
+{
+	for (unsigned i = 0; i < LB_LINES; i++) {
+		age_line(&lb->flows[i], ticks);
+		age_line(&lb->fragments[i], ticks);
+	}
+}
+
+void lb_tokens(struct lb *lb, bool full)
+{
+	for (unsigned i = 0; i < lb->n_cpus; i++) {
+		/* A time that never passes, or passed long ago. */
+		uint64_t when = full ? 0 : UINT64_MAX / 2;
+
+		lb->cpus[i] = (struct hg_cpu){ .learn = { .jiffies = when },
+					       .icmp = { .jiffies = when } };
+	}
+}
+
+uint64_t lb_events(const struct lb *lb, enum hg_event event)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < lb->n_cpus; i++)
+		sum += lb->verdicts[i].event[event];
 	return sum;
 }
 

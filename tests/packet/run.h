@@ -43,10 +43,16 @@ struct lb {
 	struct hg_service_counters *svc_counters;
 	struct hg_backend_counters *be_counters;
 	struct hg_verdict_counters *verdicts;
+	struct hg_line *flows, *fragments;
+	struct hg_quic_block *quic;
+	struct hg_cpu *cpus;
 };
 
 #define LB_BUCKETS 64
 #define LB_SEED	   0x5eed1234u
+#define LB_LINES   256 /* of flows and of fragments */
+#define LB_QUIC	   8 /* blocks */
+#define LB_SHIFT   8 /* jiffies in a tick, as a power of two */
 
 void lb_load(struct lb *lb);
 void lb_unload(struct lb *lb);
@@ -65,6 +71,7 @@ struct backend_args {
 	uint32_t entropy_mask; /* host order */
 	bool no_neigh; /* next hop not resolved */
 	bool invalid;
+	bool dead; /* by the health checks */
 };
 void lb_backend(struct lb *lb, const struct backend_args *args);
 #define LB_BACKEND(lb, ...) lb_backend(lb, &(struct backend_args){ __VA_ARGS__ })
@@ -80,6 +87,9 @@ struct service_args {
 	const uint16_t *backends;
 	unsigned n;
 	unsigned generation;
+	uint16_t base; /* not 0: every slot is tracked, with this backend before the change */
+	uint8_t cid_offset, cid_len; /* QUIC */
+	uint32_t quic_block, quic_ids;
 };
 #define ANY_PROTO 255
 void lb_service(struct lb *lb, const struct service_args *args);
@@ -98,7 +108,18 @@ void expect_drop(struct lb *lb, const struct pktbuf *in, enum hg_drop reason, co
 		 int line);
 #define EXPECT_DROP(lb, in, reason) expect_drop(lb, in, reason, __FILE__, __LINE__)
 
+/* Runs `in`; backend counted as forwarded to, 0: not forwarded. `out` may be NULL. */
+unsigned lb_backend_of(struct lb *lb, const struct pktbuf *in, struct pktbuf *out);
+
+/* Entries of the flow table that name the backend (0: any) and have the class (-1: any). */
+unsigned lb_flow_count(const struct lb *lb, unsigned backend, int class);
+/* Makes every remembered flow and fragment so many ticks older. */
+void lb_age(struct lb *lb, unsigned ticks);
+/* Learning and ICMP: every CPU has all the tokens it may have, or none. */
+void lb_tokens(struct lb *lb, bool full);
+
 /* Sums over CPUs. */
+uint64_t lb_events(const struct lb *lb, enum hg_event event);
 uint64_t lb_drops(const struct lb *lb, enum hg_drop reason);
 uint64_t lb_verdicts(const struct lb *lb, enum hg_verdict verdict);
 struct hg_service_counters lb_service_counters(const struct lb *lb, uint32_t id);

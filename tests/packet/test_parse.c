@@ -141,10 +141,11 @@ static void test_ours_malformed(void **state)
 {
 	struct pktbuf in;
 
-	DROPS(HG_DROP_FRAGMENT, E, TO4(VIP4, .frag = 0x2000), HTTP);
-	DROPS(HG_DROP_FRAGMENT, E, VLAN(), TO4(VIP4, .frag = 0x2000, .opt_words = 1), HTTP);
-	DROPS(HG_DROP_FRAGMENT, E, TO6(VIP6), EXT(44, .frag = 1), HTTP);
-	DROPS(HG_DROP_FRAGMENT, E, TO6(VIP6), EXT(60), EXT(44, .frag = 1), HTTP);
+	DROPS(HG_DROP_BAD_HEADER, E, TO4(VIP4, .frag = 0x2000, .length = 39), HTTP);
+	DROPS(HG_DROP_BAD_HEADER, E, VLAN(), TO4(VIP4, .frag = 0x2000, .opt_words = 1, .length = 9),
+	      HTTP);
+	DROPS(HG_DROP_BAD_HEADER, E, TO6(VIP6, .length = 27), EXT(44, .frag = 1), HTTP);
+	DROPS(HG_DROP_BAD_HEADER, E, TO6(VIP6, .length = 35), EXT(60), EXT(44, .frag = 1), HTTP);
 	DROPS(HG_DROP_BAD_HEADER, E, TO4(VIP4, .length = 61), HTTP);
 	DROPS(HG_DROP_BAD_HEADER, E, TO4(VIP4, .length = 65535), HTTP);
 	DROPS(HG_DROP_BAD_HEADER, E, TO4(VIP4, .length = 39), HTTP);
@@ -219,7 +220,7 @@ static bool to_service(const struct pktbuf *p)
 	return false;
 }
 
-/* What a packet must be to be sent on: lengths that agree, no fragment, a TTL to spend, room. */
+/* What a packet must be to be sent on: lengths that agree, a TTL to spend, room. */
 static bool forwardable(const struct pktbuf *in, size_t off, unsigned type, size_t outer)
 {
 	const uint8_t *ip = in->data + off;
@@ -231,10 +232,11 @@ static bool forwardable(const struct pktbuf *in, size_t off, unsigned type, size
 	}
 	len = (size_t)ip[2] << 8 | ip[3];
 	head = (ip[0] & 15) * 4u;
-	if ((ip[9] == 6 && len < head + 20) || (ip[9] == 17 && len < head + 8))
+	if (!((ip[6] << 8 | ip[7]) & 0x1fff) &&
+	    ((ip[9] == 6 && len < head + 20) || (ip[9] == 17 && len < head + 8)))
 		return false;
 	return ip[0] >> 4 == 4 && head >= 20 && len >= head && len <= have && ip[8] > 1 &&
-	       !((ip[6] << 8 | ip[7]) & 0x3fff) && len + outer <= 1500;
+	       len + outer <= 1500;
 }
 
 /* The inner packet as it came but for TTL and header checksum, behind a head of 20 or 40 bytes. */
@@ -295,7 +297,7 @@ static void check_any(const struct pktbuf *in)
 		 to_service(in) ? "address of a service" : "not ours");
 }
 
-#define N_TEMPLATES 14
+#define N_TEMPLATES 16
 
 static void make_template(struct pktbuf *p, unsigned i, bool ours)
 {
@@ -335,8 +337,8 @@ static void make_template(struct pktbuf *p, unsigned i, bool ours)
 		PKT(p, E, TO4(v4, .frag = 0x0010, .proto = 17), DATA(64));
 		break;
 	case 10:
-		PKT(p, E, TO4(v4), ICMP(.icmp_type = 3, .icmp_code = 4), TO4(v4),
-		    TCP(.sport = 80, .dport = 9));
+		PKT(p, E, TO4(v4), ICMP(.icmp_type = 3, .icmp_code = 4),
+		    IP4(.src = v4, .dst = CLIENT4), TCP(.sport = 80, .dport = 9));
 		break;
 	case 11:
 		PKT(p, E, TO4(v4, .opt_words = 10), TCP(.sport = 5, .dport = 80, .opt_words = 10),
@@ -344,6 +346,13 @@ static void make_template(struct pktbuf *p, unsigned i, bool ours)
 		break;
 	case 12:
 		PKT(p, E, TO4(LOCAL4), HTTP);
+		break;
+	case 13:
+		PKT(p, E, TO6(v6), ICMP6(.icmp_type = 2), IP6(.src = v6, .dst = CLIENT6),
+		    UDP(.sport = 53, .dport = 9), DATA(30));
+		break;
+	case 14:
+		PKT(p, E, TO6(v6), EXT(44, .frag = 0x100, .proto = 6), DATA(64));
 		break;
 	default:
 		PKT(p, E, TO4(v4), TO6(v6), HTTP);

@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "lb/stick.h"
 #include "proxy/proxy.h"
 
 #define ENV_WORKERS 4
@@ -34,6 +35,7 @@ struct env {
 	struct loop *loop;
 	struct mailbox mailbox;
 	struct lb_registry registry;
+	struct stick_registry stick;
 	struct stats_area services, backends;
 	void *services_mem, *backends_mem;
 	struct list sockets; /* listen_socket */
@@ -58,6 +60,7 @@ static void env_destroy(struct snapshot *s)
 	for (unsigned i = 0; i < snap->n_binds; i++)
 		listen_close(snap->binds[i].socket);
 	cert_store_free(snap->certs);
+	stick_registry_release(&e->stick, snap->conf);
 	conf_free(snap->conf);
 	arena_free(&snap->arena);
 	mem_free(snap);
@@ -92,7 +95,9 @@ static inline struct proxy_snapshot *env_build(struct env *e, const char *text)
 			s->n_binds++;
 		}
 	}
-	assert_int_equal(lb_registry_prepare(&e->registry, s->conf, &s->arena, &s->backends, &err), 0);
+	assert_int_equal(stick_registry_prepare(&e->stick, s->conf, &err), 0);
+	assert_int_equal(lb_registry_prepare(&e->registry, s->conf, &s->arena, &s->backends, &err),
+			 0);
 	return s;
 }
 
@@ -100,6 +105,7 @@ static inline void env_publish(struct env *e, struct proxy_snapshot *s)
 {
 	assert_int_equal(snapshot_publish(&e->hub, &s->snap), 0);
 	lb_registry_commit(&e->registry, s->conf, s->backends);
+	stick_registry_commit(&e->stick, s->conf, loop_now(e->loop) / 1000000);
 }
 
 static void env_done(struct snapshot *s)
@@ -109,10 +115,30 @@ static void env_done(struct snapshot *s)
 	snapshot_retire_done(&e->hub, s);
 }
 
-/* Old tables are freed late: nobody waits for the workers here. */
+struct env_ping {
+	struct mail mail;
+	_Atomic bool done;
+};
+
+static void env_pong(struct mail *m)
+{
+	atomic_store(&container_of(m, struct env_ping, mail)->done, true);
+}
+
+/* Every worker has passed a loop iteration when it has read a mail. */
 static void env_quiesced(struct lb_registry *r, void (*call)(void *arg), void *arg)
 {
-	usleep(20000);
+	struct env *e = container_of(r, struct env, registry);
+
+	for (unsigned i = 0; i < e->n_workers; i++) {
+		struct env_ping p = { .mail.deliver = env_pong };
+
+		if (!atomic_load(&e->shared.workers[i]))
+			continue;
+		mailbox_send(worker_mailbox(e->workers[i]), &p.mail);
+		while (!atomic_load(&p.done))
+			usleep(500);
+	}
 	call(arg);
 }
 
@@ -123,6 +149,7 @@ static inline void env_start(struct env *e, unsigned n_workers, const char *text
 	memset(e, 0, sizeof(*e));
 	e->n_workers = n_workers;
 	list_init(&e->sockets);
+	stick_registry_init(&e->stick);
 	assert_int_equal(loop_create(&e->loop), 0);
 	assert_int_equal(mailbox_open(&e->mailbox, e->loop), 0);
 	e->services_mem = aligned_alloc(64, size);
@@ -175,6 +202,7 @@ static inline void env_stop(struct env *e)
 	mailbox_close(&e->mailbox);
 	loop_destroy(e->loop);
 	lb_registry_fini(&e->registry);
+	stick_registry_fini(&e->stick);
 	free(e->services_mem);
 	free(e->backends_mem);
 	assert_int_equal(atomic_load(&e->shared.cur_conns), 0);
@@ -302,20 +330,26 @@ static inline char *ask_once(uint16_t port, const char *request)
 
 /* --- scripted servers ---------------------------------------------------------------------------------- */
 
+#define ORIGIN_CONNS 1024
+
+struct origin;
+struct origin_conn {
+	struct origin *o;
+	int fd;
+	pthread_t thread;
+};
+
 struct origin {
 	int fd;
 	uint16_t port;
 	pthread_t thread;
-	void (*serve)(struct origin *o, int fd); /* one connection; closes it */
+	void (*serve)(struct origin *o, int fd); /* one connection */
 	_Atomic unsigned n_conns, n_requests;
 	_Atomic bool stop;
-	const char *answer;
+	_Atomic(const char *) answer;
+	pthread_mutex_t lock;
 	char last[65536]; /* request seen last */
-};
-
-struct origin_conn {
-	struct origin *o;
-	int fd;
+	struct origin_conn conns[ORIGIN_CONNS];
 };
 
 static void *origin_conn_main(void *arg)
@@ -323,32 +357,37 @@ static void *origin_conn_main(void *arg)
 	struct origin_conn *c = arg;
 
 	c->o->serve(c->o, c->fd);
-	free(c);
+	shutdown(c->fd, SHUT_RDWR);
 	return NULL;
 }
 
 static void *origin_main(void *arg)
 {
 	struct origin *o = arg;
+	unsigned n = 0;
 
 	while (!atomic_load(&o->stop)) {
 		struct pollfd p = { .fd = o->fd, .events = POLLIN };
-		struct origin_conn *c;
+		struct origin_conn *c = &o->conns[n];
 		struct timeval tv = { .tv_sec = 10 };
-		pthread_t t;
 		int fd;
 
-		if (poll(&p, 1, 20) <= 0)
+		if (n == ORIGIN_CONNS || poll(&p, 1, 20) <= 0)
 			continue;
 		fd = accept(o->fd, NULL, NULL);
 		if (fd < 0)
 			continue;
 		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 		atomic_fetch_add(&o->n_conns, 1);
-		c = malloc(sizeof(*c));
-		*c = (struct origin_conn){ o, fd };
-		if (pthread_create(&t, NULL, origin_conn_main, c) == 0)
-			pthread_detach(t);
+		*c = (struct origin_conn){ .o = o, .fd = fd };
+		if (pthread_create(&c->thread, NULL, origin_conn_main, c) == 0)
+			n++;
+	}
+	/* A thread that closes its descriptor itself leaves a number that is somebody else's now: never. */
+	for (unsigned i = 0; i < n; i++) {
+		shutdown(o->conns[i].fd, SHUT_RDWR);
+		pthread_join(o->conns[i].thread, NULL);
+		close(o->conns[i].fd);
 	}
 	return NULL;
 }
@@ -356,6 +395,7 @@ static void *origin_main(void *arg)
 static inline void origin_start(struct origin *o, void (*serve)(struct origin *o, int fd))
 {
 	memset(o, 0, sizeof(*o));
+	pthread_mutex_init(&o->lock, NULL);
 	o->serve = serve;
 	o->fd = tcp_listen(&o->port);
 	assert_int_equal(pthread_create(&o->thread, NULL, origin_main, o), 0);
@@ -366,7 +406,34 @@ static inline void origin_stop(struct origin *o)
 	atomic_store(&o->stop, true);
 	pthread_join(o->thread, NULL);
 	close(o->fd);
-	usleep(30000); /* connection threads see their ends */
+	pthread_mutex_destroy(&o->lock);
+}
+
+/* RST, now; the descriptor stays open. */
+static inline void tcp_reset(int fd)
+{
+	struct sockaddr sa = { .sa_family = AF_UNSPEC };
+
+	connect(fd, &sa, sizeof(sa));
+}
+
+static inline void origin_note(struct origin *o, const char *text)
+{
+	pthread_mutex_lock(&o->lock);
+	snprintf(o->last, sizeof(o->last), "%s", text);
+	pthread_mutex_unlock(&o->lock);
+	atomic_fetch_add(&o->n_requests, 1);
+}
+
+/* Copy of the request seen last. */
+static inline const char *origin_last(struct origin *o)
+{
+	static char copy[65536];
+
+	pthread_mutex_lock(&o->lock);
+	memcpy(copy, o->last, sizeof(copy));
+	pthread_mutex_unlock(&o->lock);
+	return copy;
 }
 
 #endif

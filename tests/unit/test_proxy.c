@@ -3,7 +3,7 @@
 /* HTTP through real workers and sockets: forwarding, keep-alive, bodies, upgrades, limits. */
 #include "unit/proxy_env.h"
 
-#define DEFAULTS                                                                     \
+#define DEFAULTS \
 	"defaults\n mode http\n timeout client 3s\n timeout server 3s\n timeout connect 1s\n"
 
 static struct env env;
@@ -76,10 +76,8 @@ static bool origin_read(struct origin *o, int fd)
 	char *buf = malloc(sizeof(o->last));
 	bool ok = origin_read_into(fd, buf);
 
-	if (ok) {
-		memcpy(o->last, buf, strlen(buf) + 1);
-		atomic_fetch_add(&o->n_requests, 1);
-	}
+	if (ok)
+		origin_note(o, buf);
 	free(buf);
 	return ok;
 }
@@ -91,7 +89,6 @@ static void serve_answer(struct origin *o, int fd)
 {
 	while (origin_read(o, fd))
 		send_text(fd, o->answer ? o->answer : HELLO);
-	close(fd);
 }
 
 /* One answer, then the end of the connection. */
@@ -99,7 +96,6 @@ static void serve_once(struct origin *o, int fd)
 {
 	if (origin_read(o, fd))
 		send_text(fd, o->answer);
-	close(fd);
 }
 
 static void test_keepalive(void **state)
@@ -144,10 +140,12 @@ static void test_pipelining(void **state)
 	origin_start(&origin, serve_answer);
 	start_simple("");
 	fd = tcp_connect(port);
-	send_text(fd, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nPOST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: "
-		      "3\r\n\r\nabcGET /3 HTTP/1.1\r\nHost: a\r\n\r\nPOST /4 HTTP/1.1\r\nHost: a\r\n"
-		      "Transfer-Encoding: chunked\r\n\r\n3\r\nxyz\r\n0\r\n\r\nGET /5 HTTP/1.1\r\nHost: "
-		      "a\r\nConnection: close\r\n\r\n");
+	send_text(
+		fd,
+		"GET /1 HTTP/1.1\r\nHost: a\r\n\r\nPOST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: "
+		"3\r\n\r\nabcGET /3 HTTP/1.1\r\nHost: a\r\n\r\nPOST /4 HTTP/1.1\r\nHost: a\r\n"
+		"Transfer-Encoding: chunked\r\n\r\n3\r\nxyz\r\n0\r\n\r\nGET /5 HTTP/1.1\r\nHost: "
+		"a\r\nConnection: close\r\n\r\n");
 	a = recv_until(fd, NULL, 0);
 	for (int i = 0; i < 5; i++) {
 		a = strstr(a, "hello");
@@ -156,7 +154,7 @@ static void test_pipelining(void **state)
 	}
 	assert_null(strstr(a, "hello"));
 	assert_int_equal(atomic_load(&origin.n_requests), 5);
-	assert_non_null(strstr(origin.last, "GET /5 "));
+	assert_non_null(strstr(origin_last(&origin), "GET /5 "));
 	close(fd);
 	stop_all();
 }
@@ -166,7 +164,8 @@ static void test_http_1_0_and_head(void **state)
 	char *a;
 
 	origin_start(&origin, serve_answer);
-	origin.answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n";
+	origin.answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: "
+			"chunked\r\n\r\n3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n";
 	start_simple("");
 	a = ask_once(port, "GET / HTTP/1.0\r\n\r\n");
 	assert_null(strcasestr(a, "transfer-encoding"));
@@ -214,7 +213,8 @@ static void test_trailers(void **state)
 	origin.answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
 			"3\r\nabc\r\n0\r\nX-Sum: 42\r\n\r\n";
 	start_simple("");
-	a = ask_once(port, "GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: close, TE\r\n\r\n");
+	a = ask_once(port,
+		     "GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: close, TE\r\n\r\n");
 	assert_non_null(strcasestr(a, "\r\n0\r\nx-sum: 42\r\n\r\n"));
 	stop_all();
 }
@@ -248,12 +248,11 @@ static void serve_sum(struct origin *o, int fd)
 			goto out;
 		len = (size_t)n;
 	}
-	snprintf(text, sizeof(text), "HTTP/1.1 200 OK\r\nX-Sum: %lu-%lu\r\nContent-Length: 0\r\n\r\n",
-		 total, sum);
+	snprintf(text, sizeof(text),
+		 "HTTP/1.1 200 OK\r\nX-Sum: %lu-%lu\r\nContent-Length: 0\r\n\r\n", total, sum);
 	send_text(fd, text);
 out:
 	free(buf);
-	close(fd);
 }
 
 #define BIG (3 * 1024 * 1024 + 17)
@@ -272,7 +271,8 @@ static void test_big_upload(void **state)
 	}
 	for (int round = 0; round < 3; round++) {
 		fd = tcp_connect(port);
-		snprintf(head, sizeof(head), "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", BIG);
+		snprintf(head, sizeof(head),
+			 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", BIG);
 		send_text(fd, head);
 		send_all(fd, body, BIG);
 		snprintf(want, sizeof(want), "X-Sum: %d-%lu\r\n", BIG, sum);
@@ -299,7 +299,6 @@ static void serve_big_chunked(struct origin *o, int fd)
 		}
 		send_text(fd, "0\r\n\r\n");
 	}
-	close(fd);
 }
 
 static void test_big_download_slow_reader(void **state)
@@ -329,21 +328,21 @@ static void test_big_download_slow_reader(void **state)
 
 static void serve_100(struct origin *o, int fd)
 {
-	char body[4] = "";
+	char body[4] = "", head[4000] = "";
 	size_t got = 0;
 
-	while (!strstr(o->last, "\r\n\r\n") && got < 4000) {
-		ssize_t n = recv(fd, o->last + got, 1, 0);
+	while (!strstr(head, "\r\n\r\n") && got < sizeof(head) - 1) {
+		ssize_t n = recv(fd, head + got, 1, 0);
 
 		if (n <= 0)
 			break;
-		got++;
-		o->last[got] = '\0';
+		head[++got] = '\0';
 	}
-	send_text(fd, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n");
+	origin_note(o, head);
+	send_text(fd,
+		  "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n");
 	if (recv(fd, body, 3, MSG_WAITALL) == 3 && !memcmp(body, "abc", 3))
 		send_text(fd, HELLO);
-	close(fd);
 }
 
 static void test_expect_100(void **state)
@@ -354,13 +353,15 @@ static void test_expect_100(void **state)
 	origin_start(&origin, serve_100);
 	start_simple("");
 	fd = tcp_connect(port);
-	send_text(fd, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+	send_text(
+		fd,
+		"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
 	a = recv_until(fd, "100 Continue\r\n\r\n", 1);
 	assert_non_null(strstr(a, "HTTP/1.1 103 Early Hints\r\n"));
 	send_text(fd, "abc");
 	a = recv_until(fd, "hello", 1);
 	assert_non_null(strstr(a, "HTTP/1.1 200 OK\r\n"));
-	assert_non_null(strcasestr(origin.last, "expect: 100-continue"));
+	assert_non_null(strcasestr(origin_last(&origin), "expect: 100-continue"));
 	close(fd);
 	stop_all();
 }
@@ -371,14 +372,12 @@ static void serve_websocket(struct origin *o, int fd)
 	ssize_t n;
 
 	if (!origin_read(o, fd))
-		goto out;
+		return;
 	send_text(fd, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "
 		      "websocket\r\n\r\nfirst");
 	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0)
 		send_all(fd, buf, (size_t)n);
 	send_text(fd, "bye");
-out:
-	close(fd);
 }
 
 static void test_upgrade(void **state)
@@ -394,7 +393,7 @@ static void test_upgrade(void **state)
 	a = recv_until(fd, "first", 1);
 	assert_non_null(strstr(a, "HTTP/1.1 101 "));
 	assert_non_null(strcasestr(a, "upgrade: websocket"));
-	assert_non_null(strcasestr(origin.last, "connection: upgrade"));
+	assert_non_null(strcasestr(origin_last(&origin), "connection: upgrade"));
 	send_text(fd, "ping");
 	assert_string_equal(recv_until(fd, "ping", 1), "ping");
 	/* Half-close travels through, and what the server still says comes back. */
@@ -409,7 +408,8 @@ static void test_bad_requests(void **state)
 	static const char *const bad[] = {
 		"GET / HTTP/1.1\r\n\r\n",
 		"GET /\r\n\r\n",
-		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: "
+		"chunked\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\nX y: 1\r\n\r\n",
 		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 garbage\r\n\r\n",
 	};
@@ -454,7 +454,8 @@ static void test_bad_chunk(void **state)
 	origin_start(&origin, serve_answer);
 	start_simple("");
 	fd = tcp_connect(port);
-	send_text(fd, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+	send_text(fd,
+		  "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
 	usleep(50000);
 	send_text(fd, "zz\r\n");
 	a = recv_until(fd, NULL, 0);
@@ -471,7 +472,8 @@ static void test_rules(void **state)
 	origin_start(&origin, serve_answer);
 	start_simple(" monitor-uri /up\n option forwardfor\n"
 		     " http-request deny if { path /no }\n"
-		     " http-request return status 200 content-type text/plain string \"hi\" if { path /hi }\n"
+		     " http-request return status 200 content-type text/plain string \"hi\" if { "
+		     "path /hi }\n"
 		     " http-request redirect location /new code 301 if { path /old }\n"
 		     " http-request set-header X-Path %[path]\n"
 		     " http-request set-path /moved if { path /from }\n"
@@ -494,9 +496,9 @@ static void test_rules(void **state)
 	send_text(fd, "GET /from?q=1 HTTP/1.1\r\nHost: a\r\n\r\n");
 	a = recv_until(fd, "hello", 1);
 	assert_non_null(strcasestr(a, "x-seen: yes\r\n"));
-	assert_non_null(strstr(origin.last, "GET /moved?q=1 HTTP/1.1\r\n"));
-	assert_non_null(strcasestr(origin.last, "x-path: /from\r\n"));
-	assert_non_null(strcasestr(origin.last, "x-forwarded-for: 127.0.0.1\r\n"));
+	assert_non_null(strstr(origin_last(&origin), "GET /moved?q=1 HTTP/1.1\r\n"));
+	assert_non_null(strcasestr(origin_last(&origin), "x-path: /from\r\n"));
+	assert_non_null(strcasestr(origin_last(&origin), "x-forwarded-for: 127.0.0.1\r\n"));
 	close(fd);
 	stop_all();
 }
@@ -511,9 +513,10 @@ static void test_use_backend(void **state)
 	other.answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother";
 	port = free_port();
 	start(1,
-	      DEFAULTS "frontend fe\n bind 127.0.0.1:%u\n use_backend b2 if { path_beg /b2 }\n"
-		       " use_backend %%[req.hdr(x-be)] if { req.hdr(x-be) -m found }\n default_backend b1\n"
-		       "backend b1\n server s 127.0.0.1:%u\nbackend b2\n server s 127.0.0.1:%u\n",
+	      DEFAULTS
+	      "frontend fe\n bind 127.0.0.1:%u\n use_backend b2 if { path_beg /b2 }\n"
+	      " use_backend %%[req.hdr(x-be)] if { req.hdr(x-be) -m found }\n default_backend b1\n"
+	      "backend b1\n server s 127.0.0.1:%u\nbackend b2\n server s 127.0.0.1:%u\n",
 	      port, origin.port, other.port);
 	a = ask_once(port, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
 	assert_non_null(strstr(a, "hello"));
@@ -533,7 +536,8 @@ static void test_cookie(void **state)
 	origin_start(&origin, serve_answer);
 	port = free_port();
 	start(1,
-	      DEFAULTS "listen px\n bind 127.0.0.1:%u\n balance roundrobin\n cookie SRV insert indirect nocache\n"
+	      DEFAULTS "listen px\n bind 127.0.0.1:%u\n balance roundrobin\n cookie SRV insert "
+		       "indirect nocache\n"
 		       " server s1 127.0.0.1:%u cookie one\n server s2 127.0.0.1:%u cookie two\n",
 	      port, origin.port, origin.port);
 	a = ask_once(port, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -543,11 +547,33 @@ static void test_cookie(void **state)
 		a = ask_once(port, "GET / HTTP/1.1\r\nHost: a\r\nCookie: x=1; SRV=two; y=2\r\n"
 				   "Connection: close\r\n\r\n");
 		assert_null(strcasestr(a, "set-cookie"));
-		assert_non_null(strcasestr(origin.last, "cookie: x=1; y=2\r\n"));
+		assert_non_null(strcasestr(origin_last(&origin), "cookie: x=1; y=2\r\n"));
 	}
-	a = ask_once(port, "GET / HTTP/1.1\r\nHost: a\r\nCookie: SRV=none\r\nConnection: close\r\n\r\n");
+	a = ask_once(port,
+		     "GET / HTTP/1.1\r\nHost: a\r\nCookie: SRV=none\r\nConnection: close\r\n\r\n");
 	assert_non_null(strcasestr(a, "set-cookie: SRV="));
-	assert_null(strcasestr(origin.last, "cookie:"));
+	assert_null(strcasestr(origin_last(&origin), "cookie:"));
+	stop_all();
+}
+
+/* option http-buffer-request: nothing is sent before the body is here, and then all of it. */
+static void test_buffer_request(void **state)
+{
+	int fd;
+
+	origin_start(&origin, serve_answer);
+	start_simple(" option http-buffer-request\n http-request set-header X-Len %[req.body_len]\n"
+		     " http-request replace-header X-Old ^(.)(.*)$ \\2-\\1\n");
+	fd = tcp_connect(port);
+	send_text(fd, "POST / HTTP/1.1\r\nHost: a\r\nX-Old: abc\r\nTransfer-Encoding: "
+		      "chunked\r\n\r\n3\r\nab");
+	usleep(50000);
+	assert_int_equal(atomic_load(&origin.n_conns), 0);
+	send_text(fd, "c\r\n2\r\nde\r\n0\r\n\r\n");
+	assert_non_null(strstr(recv_until(fd, "hello", 1), "200 OK"));
+	assert_non_null(strstr(origin_last(&origin), "abcde"));
+	assert_non_null(strcasestr(origin_last(&origin), "x-old: bc-a\r\n"));
+	close(fd);
 	stop_all();
 }
 
@@ -557,7 +583,6 @@ static void serve_and_vanish(struct origin *o, int fd)
 	if (origin_read(o, fd))
 		send_text(fd, HELLO);
 	usleep(1000);
-	close(fd);
 }
 
 static void test_dead_idle_connection(void **state)
@@ -583,13 +608,10 @@ static void test_dead_idle_connection(void **state)
 /* Answers once; reads the second request, and is gone. */
 static void serve_die_on_second(struct origin *o, int fd)
 {
-	struct linger hard = { 1, 0 };
-
 	if (origin_read(o, fd))
 		send_text(fd, HELLO);
 	if (origin_read(o, fd))
-		setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
-	close(fd);
+		tcp_reset(fd);
 }
 
 static void test_resend_only_when_safe(void **state)
@@ -636,7 +658,7 @@ static void test_reuse_never_and_server_close(void **state)
 	for (int i = 0; i < 3; i++) {
 		send_text(a, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
 		recv_until(a, "hello", 1);
-		assert_non_null(strcasestr(origin.last, "connection: close\r\n"));
+		assert_non_null(strcasestr(origin_last(&origin), "connection: close\r\n"));
 	}
 	assert_int_equal(atomic_load(&origin.n_conns), 5);
 	close(a);
@@ -661,6 +683,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_rules),
 		cmocka_unit_test(test_use_backend),
 		cmocka_unit_test(test_cookie),
+		cmocka_unit_test(test_buffer_request),
 		cmocka_unit_test(test_dead_idle_connection),
 		cmocka_unit_test(test_resend_only_when_safe),
 		cmocka_unit_test(test_reuse_never_and_server_close),

@@ -60,7 +60,8 @@ static void start(unsigned n_workers, const char *fmt, ...)
 	vsnprintf(body, sizeof(body), fmt, ap);
 	va_end(ap);
 	snprintf(conf_text, sizeof(conf_text),
-		 "defaults\n mode http\n log %s format raw local0\n option httplog\n timeout client 400ms\n"
+		 "defaults\n mode http\n log %s format raw local0\n option httplog\n timeout "
+		 "client 400ms\n"
 		 " timeout server 400ms\n timeout connect 300ms\n%s",
 		 log_path, body);
 	env_start(&env, n_workers, conf_text);
@@ -69,7 +70,8 @@ static void start(unsigned n_workers, const char *fmt, ...)
 static void start_simple(const char *lines)
 {
 	port = free_port();
-	start(1, "listen px\n bind 127.0.0.1:%u\n%s server s1 127.0.0.1:%u\n", port, lines, origin.port);
+	start(1, "listen px\n bind 127.0.0.1:%u\n%s server s1 127.0.0.1:%u\n", port, lines,
+	      origin.port);
 }
 
 static void stop_all(void)
@@ -91,7 +93,6 @@ static void serve_text(struct origin *o, int fd)
 		if (o->answer)
 			send_text(fd, o->answer);
 	}
-	close(fd);
 }
 
 static void serve_text_and_close(struct origin *o, int fd)
@@ -100,19 +101,16 @@ static void serve_text_and_close(struct origin *o, int fd)
 
 	if (recv(fd, buf, sizeof(buf), 0) > 0 && o->answer)
 		send_text(fd, o->answer);
-	close(fd);
 }
 
 static void serve_reset(struct origin *o, int fd)
 {
-	struct linger hard = { 1, 0 };
 	char buf[8192];
 
 	if (recv(fd, buf, sizeof(buf), 0) > 0 && o->answer)
 		send_text(fd, o->answer);
 	usleep(20000);
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
-	close(fd);
+	tcp_reset(fd);
 }
 
 #define HELLO "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -134,7 +132,8 @@ static void test_refused(void **state)
 	/* One dead, one alive: nobody notices. */
 	port = free_port();
 	start(1,
-	      "listen px\n bind 127.0.0.1:%u\n balance roundrobin\n option redispatch 1\n server s1 127.0.0.1:%u\n"
+	      "listen px\n bind 127.0.0.1:%u\n balance roundrobin\n option redispatch 1\n server "
+	      "s1 127.0.0.1:%u\n"
 	      " server s2 127.0.0.1:%u\n",
 	      port, free_port(), origin.port);
 	for (int i = 0; i < 4; i++) {
@@ -145,7 +144,9 @@ static void test_refused(void **state)
 	/* No server at all. */
 	env_stop(&env);
 	port = free_port();
-	start(1, "frontend px\n bind 127.0.0.1:%u\n default_backend b\nbackend b\n server s1 127.0.0.1:%u disabled\n",
+	start(1,
+	      "frontend px\n bind 127.0.0.1:%u\n default_backend b\nbackend b\n server s1 "
+	      "127.0.0.1:%u disabled\n",
 	      port, origin.port);
 	a = ask_once(port, CLOSE);
 	assert_non_null(strstr(a, "HTTP/1.1 503 "));
@@ -160,16 +161,22 @@ static void test_server_lies(void **state)
 		const char *answer, *want, *log;
 	} cases[] = {
 		{ serve_text_and_close, NULL, "HTTP/1.1 502 Bad Gateway", " - - SH-- " },
-		{ serve_text_and_close, "HTTP/1.1 200 OK\r\nContent", "HTTP/1.1 502 ", " - - SH-- " },
+		{ serve_text_and_close, "HTTP/1.1 200 OK\r\nContent", "HTTP/1.1 502 ",
+		  " - - SH-- " },
 		{ serve_text_and_close, "garbage\r\n\r\n", "HTTP/1.1 502 ", " - - PH-- " },
-		{ serve_text_and_close, "HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+		{ serve_text_and_close,
+		  "HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
 		  "HTTP/1.1 502 ", " - - PH-- " },
-		{ serve_text_and_close, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhel", "hel", " - - SD-- " },
-		{ serve_reset, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhel", "hel", " - - SD-- " },
-		{ serve_text_and_close, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nxx\r\n",
-		  "abc", " - - PD-- " },
+		{ serve_text_and_close, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhel", "hel",
+		  " - - SD-- " },
+		{ serve_reset, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhel", "hel",
+		  " - - SD-- " },
+		{ serve_text_and_close,
+		  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nxx\r\n", "abc",
+		  " - - PD-- " },
 		{ serve_text, NULL, "HTTP/1.1 504 Gateway Time-out", " 504 " },
-		{ serve_text, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhel", "hel", " - - sD-- " },
+		{ serve_text, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhel", "hel",
+		  " - - sD-- " },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -269,7 +276,6 @@ static void serve_slow(struct origin *o, int fd)
 		atomic_fetch_add(&o->n_requests, 1);
 		send_text(fd, HELLO);
 	}
-	close(fd);
 }
 
 static void test_queue(void **state)
@@ -278,7 +284,9 @@ static void test_queue(void **state)
 
 	origin_start(&origin, serve_slow);
 	port = free_port();
-	start(2, "listen px\n bind 127.0.0.1:%u\n timeout queue 2s\n balance roundrobin\n server s1 127.0.0.1:%u maxconn 1\n",
+	start(2,
+	      "listen px\n bind 127.0.0.1:%u\n timeout queue 2s\n balance roundrobin\n server s1 "
+	      "127.0.0.1:%u maxconn 1\n",
 	      port, origin.port);
 	for (int i = 0; i < 4; i++) {
 		fds[i] = tcp_connect(port);
@@ -292,8 +300,10 @@ static void test_queue(void **state)
 		log_line();
 	env_stop(&env);
 	port = free_port();
-	start(1, "listen px\n bind 127.0.0.1:%u\n timeout queue 30ms\n server s1 127.0.0.1:%u maxconn 1\n", port,
-	      origin.port);
+	start(1,
+	      "listen px\n bind 127.0.0.1:%u\n timeout queue 30ms\n server s1 127.0.0.1:%u maxconn "
+	      "1\n",
+	      port, origin.port);
 	fds[0] = tcp_connect(port);
 	send_text(fds[0], GET);
 	usleep(20000);
@@ -312,7 +322,8 @@ static void test_maxconn(void **state)
 	origin.answer = HELLO;
 	port = free_port();
 	snprintf(text, sizeof(text),
-		 "defaults\n mode http\n timeout client 5s\n timeout server 5s\n timeout connect 1s\nlisten px\n"
+		 "defaults\n mode http\n timeout client 5s\n timeout server 5s\n timeout connect "
+		 "1s\nlisten px\n"
 		 " bind 127.0.0.1:%u\n maxconn 2\n server s1 127.0.0.1:%u\n",
 		 port, origin.port);
 	env_start(&env, 1, text);
@@ -363,7 +374,6 @@ static void serve_upper(struct origin *o, int fd)
 	}
 	send_text(fd, "END");
 	shutdown(fd, SHUT_WR);
-	close(fd);
 }
 
 static void *tcp_writer(void *arg)
@@ -387,8 +397,9 @@ static void test_tcp(void **state)
 
 	origin_start(&origin, serve_upper);
 	port = free_port();
-	start(1, "listen px\n mode tcp\n option tcplog\n bind 127.0.0.1:%u\n server s1 127.0.0.1:%u\n", port,
-	      origin.port);
+	start(1,
+	      "listen px\n mode tcp\n option tcplog\n bind 127.0.0.1:%u\n server s1 127.0.0.1:%u\n",
+	      port, origin.port);
 	fd = tcp_connect(port);
 	send_text(fd, "abc");
 	assert_string_equal(recv_until(fd, "ABC", 1), "ABC");
@@ -418,7 +429,9 @@ static void test_tcp(void **state)
 	close(fd);
 	env_stop(&env);
 	port = free_port();
-	start(1, "listen px\n mode tcp\n option tcplog\n bind 127.0.0.1:%u\n retries 0\n server s1 127.0.0.1:%u\n",
+	start(1,
+	      "listen px\n mode tcp\n option tcplog\n bind 127.0.0.1:%u\n retries 0\n server s1 "
+	      "127.0.0.1:%u\n",
 	      port, free_port());
 	assert_string_equal(ask_once(port, "x"), "");
 	expect_log(" SC ");
@@ -432,8 +445,10 @@ static void test_tcp_rules(void **state)
 	origin_start(&origin, serve_upper);
 	port = free_port();
 	start(1,
-	      "listen px\n mode tcp\n option tcplog\n bind 127.0.0.1:%u\n tcp-request inspect-delay 300ms\n"
-	      " tcp-request content accept if { req.payload(0,3) -m str abc }\n tcp-request content reject\n"
+	      "listen px\n mode tcp\n option tcplog\n bind 127.0.0.1:%u\n tcp-request "
+	      "inspect-delay 300ms\n"
+	      " tcp-request content accept if { req.payload(0,3) -m str abc }\n tcp-request "
+	      "content reject\n"
 	      " server s1 127.0.0.1:%u\n",
 	      port, origin.port);
 	fd = tcp_connect(port);
@@ -448,7 +463,8 @@ static void test_tcp_rules(void **state)
 	env_stop(&env);
 	port = free_port();
 	start(1,
-	      "listen px\n bind 127.0.0.1:%u\n tcp-request connection reject if { src 127.0.0.0/8 }\n"
+	      "listen px\n bind 127.0.0.1:%u\n tcp-request connection reject if { src 127.0.0.0/8 "
+	      "}\n"
 	      " server s1 127.0.0.1:%u\n",
 	      port, origin.port);
 	assert_string_equal(ask_once(port, GET), "");
@@ -474,7 +490,8 @@ static void test_reload(void **state)
 	send_text(busy, GET);
 	usleep(30000);
 	snprintf(text, sizeof(text),
-		 "defaults\n mode http\n timeout client 5s\n timeout server 1s\n timeout connect 1s\n"
+		 "defaults\n mode http\n timeout client 5s\n timeout server 1s\n timeout connect "
+		 "1s\n"
 		 "listen px\n bind 127.0.0.1:%u\n server s2 127.0.0.1:%u\n",
 		 port, second.port);
 	env_reload(&env, text);
@@ -502,6 +519,48 @@ static void test_reload(void **state)
 	env_stop(&env);
 	origin_stop(&origin);
 	origin_stop(&second);
+}
+
+/* A client in the middle of its handshake when the configuration changes. */
+static void test_reload_in_handshake(void **state)
+{
+	char text[sizeof(conf_text)];
+	int fd;
+
+	origin_start(&origin, serve_text);
+	origin.answer = HELLO;
+	port = free_port();
+	start(1,
+	      "listen px\n bind 127.0.0.1:%u accept-proxy\n option forwardfor\n server s1 "
+	      "127.0.0.1:%u\n",
+	      port, origin.port);
+	snprintf(text, sizeof(text), "%s", conf_text);
+	fd = tcp_connect(port);
+	send_text(fd, "PROXY TCP4 192.0.2.1 ");
+	usleep(20000);
+	env_reload(&env, text);
+	env_spin(&env, 20);
+	send_text(fd, "192.0.2.2 1000 80\r\n" GET);
+	assert_non_null(strstr(recv_until(fd, "hello", 1), "200 OK"));
+	expect_log("192.0.2.1:1000 ");
+	env_spin(&env, 20);
+	assert_int_equal(env.n_destroyed, 1);
+	close(fd);
+	/* And one whose address is gone afterwards. */
+	fd = tcp_connect(port);
+	send_text(fd, "PROXY TCP4 192.0.2.1 ");
+	usleep(20000);
+	snprintf(text, sizeof(text),
+		 "defaults\n mode http\n timeout client 1s\n timeout server 1s\n timeout connect "
+		 "1s\n"
+		 "listen px\n bind 127.0.0.1:%u\n server s1 127.0.0.1:%u\n",
+		 free_port(), origin.port);
+	env_reload(&env, text);
+	env_spin(&env, 20);
+	send_text(fd, "192.0.2.2 1000 80\r\n" GET);
+	assert_string_equal(recv_until(fd, NULL, 0), "");
+	close(fd);
+	stop_all();
 }
 
 static void on_drained(struct worker *w)
@@ -571,11 +630,81 @@ static void test_kill(void **state)
 	fd = tcp_connect(port);
 	send_text(fd, GET);
 	usleep(30000);
-	worker_shutdown_server(env.workers[0], lb_find_server(&env.registry, STR("px"), STR("s1")), 'D');
+	worker_shutdown_server(env.workers[0], lb_find_server(&env.registry, STR("px"), STR("s1")),
+			       'D');
 	assert_string_equal(recv_until(fd, NULL, 0), "");
 	expect_log(" - - DH-- ");
 	close(fd);
 	stop_all();
+}
+
+/* --- memory --------------------------------------------------------------------------------------------------- */
+
+struct fail_order {
+	struct mail mail;
+	uint64_t n;
+	uint64_t seen;
+	_Atomic bool done;
+};
+
+static void deliver_fail(struct mail *m)
+{
+	struct fail_order *o = container_of(m, struct fail_order, mail);
+
+	o->seen = mem_alloc_count();
+	mem_fail_at(o->n);
+	atomic_store(&o->done, true);
+}
+
+/* The n-th allocation of the worker from now fails; returns how many there were since the last order. */
+static uint64_t worker_fail_at(uint64_t n)
+{
+	struct fail_order o = { .mail.deliver = deliver_fail, .n = n };
+
+	mailbox_send(worker_mailbox(env.workers[0]), &o.mail);
+	while (!atomic_load(&o.done))
+		usleep(500);
+	return o.seen;
+}
+
+#define POST \
+	"POST /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+
+/* Every allocation on the way of a request fails once: an answer or a close, never a crash, and the next request works. */
+static void test_out_of_memory(void **state)
+{
+	uint64_t needed = 1;
+
+	origin_start(&origin, serve_text);
+	origin.answer = HELLO;
+	for (uint64_t n = 1; n <= needed + 1; n++) {
+		struct timeval tv = { .tv_sec = 1 };
+		char *a;
+		int fd;
+
+		start_simple(" option forwardfor\n http-request set-header X-A %[path]\n"
+			     " http-response add-header X-B \"%[res.hdr(server)] b\"\n");
+		worker_fail_at(n);
+		fd = tcp_connect(port);
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+		send_text(fd, GET);
+		a = recv_until(fd, "hello", 1);
+		if (strstr(a, "HTTP/1.1 200 OK")) {
+			send_text(fd, POST);
+			recv_until(fd, "hello", 1);
+		} else if (*a) {
+			assert_non_null(strstr(a, "HTTP/1.1 50"));
+		}
+		close(fd);
+		if (worker_fail_at(0) > needed)
+			needed = n + 1;
+		assert_true(n < 200);
+		a = ask_once(port, CLOSE);
+		assert_non_null(strstr(a, "hello"));
+		env_stop(&env);
+	}
+	assert_true(needed > 5);
+	origin_stop(&origin);
 }
 
 static int setup(void **state)
@@ -606,8 +735,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_tcp),
 		cmocka_unit_test(test_tcp_rules),
 		cmocka_unit_test(test_reload),
+		cmocka_unit_test(test_reload_in_handshake),
 		cmocka_unit_test(test_drain_and_list),
 		cmocka_unit_test(test_kill),
+		cmocka_unit_test(test_out_of_memory),
 	};
 
 	if (argc > 1)

@@ -95,6 +95,7 @@ struct conf_global {
 	uint32_t dh_param, ssl_cachesize;
 	uint64_t ssl_lifetime;
 	uint32_t bufsize, maxrewrite, maxhdr, maxaccept; /* tune.*: 16384, 1024, 101, 64 when unset */
+	uint32_t stick_counters; /* tune.stick-counters, 3: track-sc0 … track-sc2 */
 	uint64_t hard_stop_after, grace;
 	uint32_t spread_checks; /* percent */
 	uint64_t max_spread_checks;
@@ -212,6 +213,64 @@ struct conf_check { /* of a proxy */
 	char *user; /* mysql-check, pgsql-check */
 };
 
+/*
+ * What a stick table may keep for each key, in the order in which `show table` prints it. A value is one
+ * number, a rate a sliding count over a period; arrays have a length of their own.
+ */
+enum conf_stick_type { STICK_IP, STICK_IPV6, STICK_INTEGER, STICK_STRING, STICK_BINARY };
+#define CONF_STICK_DATA(X)                                                               \
+	X(SERVER_ID, "server_id", VALUE) X(GPT0, "gpt0", VALUE) X(GPC0, "gpc0", VALUE)   \
+	X(GPC0_RATE, "gpc0_rate", RATE) X(CONN_CNT, "conn_cnt", VALUE)                   \
+	X(CONN_RATE, "conn_rate", RATE) X(CONN_CUR, "conn_cur", VALUE)                   \
+	X(SESS_CNT, "sess_cnt", VALUE) X(SESS_RATE, "sess_rate", RATE)                   \
+	X(HTTP_REQ_CNT, "http_req_cnt", VALUE) X(HTTP_REQ_RATE, "http_req_rate", RATE)   \
+	X(HTTP_ERR_CNT, "http_err_cnt", VALUE) X(HTTP_ERR_RATE, "http_err_rate", RATE)   \
+	X(BYTES_IN_CNT, "bytes_in_cnt", VALUE) X(BYTES_IN_RATE, "bytes_in_rate", RATE)   \
+	X(BYTES_OUT_CNT, "bytes_out_cnt", VALUE) X(BYTES_OUT_RATE, "bytes_out_rate", RATE) \
+	X(GPC1, "gpc1", VALUE) X(GPC1_RATE, "gpc1_rate", RATE)                           \
+	X(HTTP_FAIL_CNT, "http_fail_cnt", VALUE) X(HTTP_FAIL_RATE, "http_fail_rate", RATE) \
+	X(GPT, "gpt", VALUES) X(GPC, "gpc", VALUES) X(GPC_RATE, "gpc_rate", RATES)
+enum conf_stick_data {
+#define X(name, text, kind) STICK_DATA_##name,
+	CONF_STICK_DATA(X)
+#undef X
+	STICK_DATA_COUNT
+};
+enum conf_stick_kind { STICK_KIND_VALUE, STICK_KIND_RATE, STICK_KIND_VALUES, STICK_KIND_RATES };
+#define CONF_STICK_KEY_MAX	1024 /* bytes of a key */
+#define CONF_STICK_ARRAY_MAX	100
+#define CONF_STICK_COUNTERS_MAX 12 /* tune.stick-counters */
+struct conf_stick_table {
+	struct list link; /* conf.stick_tables */
+	struct conf_pos pos;
+	struct conf_proxy *proxy;
+	char *name; /* the proxy's */
+	uint8_t type; /* enum conf_stick_type */
+	uint32_t key_len; /* string: the longest; others: exactly */
+	uint32_t size;
+	uint64_t expire; /* 0: entries stay until the table is full */
+	bool nopurge;
+	struct conf_stick_store {
+		uint32_t n; /* 0: not stored; 1, or the length of an array */
+		uint64_t period; /* of a rate */
+	} store[STICK_DATA_COUNT];
+	/*
+	 * The table itself, of lb/. The one field that is written after loading: once, while the snapshot is
+	 * being built, before a worker sees it. NULL in a configuration that is only checked.
+	 */
+	struct stick_table *rt;
+};
+struct conf_stick_rule { /* stick on|match|store-request|store-response */
+	struct list link;
+	struct conf_pos pos;
+	bool is_match, is_store, is_response;
+	struct expr *expr;
+	struct cond *cond;
+	char *table_name; /* NULL: the section's own */
+	struct conf_stick_table *table;
+	char *text;
+};
+
 /* One `http-request`, `http-response`, `tcp-request` … line. */
 enum conf_ruleset {
 	RULES_TCP_CONNECTION, RULES_TCP_SESSION, RULES_TCP_CONTENT, RULES_TCP_RESPONSE, RULES_HTTP_REQUEST,
@@ -280,6 +339,8 @@ struct conf_rule {
 	uint32_t number;
 	struct conf_reply *reply;
 	struct conf_redirect *redirect;
+	struct conf_stick_table *table; /* track-sc */
+	uint32_t counter; /* sc-inc-gpc(idx,sc), sc-set-gpt(idx,sc): idx; `index` is sc */
 	char *text; /* the line as understood, words joined by one space */
 };
 enum conf_match { MATCH_STR, MATCH_BEG, MATCH_END, MATCH_SUB, MATCH_REG };
@@ -432,6 +493,7 @@ struct conf_proxy {
 	/* both */
 	struct acl_set *acls;
 	struct list rules[RULES_COUNT]; /* conf_rule */
+	struct conf_stick_table *stick_table; /* NULL: none */
 	uint64_t inspect_delay;
 	char *forwardfor_header; /* "X-Forwarded-For" */
 	struct addr_prefix forwardfor_except;
@@ -445,6 +507,8 @@ struct conf_proxy {
 	struct conf_cookie cookie;
 	struct conf_check check;
 	struct list use_servers;
+	struct list stick_rules; /* conf_stick_rule */
+	struct conf_names *server_ids; /* with stick rules: conf_server by id, see conf_server_by_id() */
 	uint8_t http_reuse; /* enum conf_http_reuse */
 	struct addr source; /* family 0: the kernel's choice */
 	bool source_client; /* usesrc client/clientip: transparent */
@@ -473,6 +537,7 @@ struct conf {
 	unsigned n_proxies;
 	bool has_listener; /* any bind, or a peers section …: exit status 2 of -c when not */
 	struct list userlists; /* conf_userlist */
+	struct list stick_tables; /* conf_stick_table */
 	unsigned n_warnings;
 	struct conf_names *frontends, *backends; /* conf_proxy by name; see conf_find_proxy() */
 	struct expr_owned *expr_owned; /* what compiled expressions hold outside the arena */
@@ -518,6 +583,12 @@ void conf_dump(const struct conf *c, FILE *out);
 
 struct conf_proxy *conf_find_proxy(const struct conf *c, struct str name, unsigned caps);
 struct conf_server *conf_find_server(const struct conf_proxy *px, struct str name);
+struct conf_server *conf_server_by_id(const struct conf_proxy *px, unsigned id); /* of sections with stick rules */
+struct conf_stick_table *conf_find_stick_table(const struct conf *c, struct str name);
+/* "gpc0_rate"; and what it is. */
+struct str conf_stick_data_name(enum conf_stick_data d);
+enum conf_stick_kind conf_stick_data_kind(enum conf_stick_data d);
+const char *conf_stick_type_name(enum conf_stick_type t); /* "ip" */
 
 /* The keyword tables, for the generated docs and "did you mean". NULL at the end. */
 struct conf_keyword_doc {

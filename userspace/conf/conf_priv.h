@@ -16,7 +16,8 @@
 #define CONF_MAX_FINDINGS  1000
 #define CONF_MAX_NESTED_IF 64
 /* HTTP/2 is offered in ALPN and accepted in `proto` once the codec is there. */
-#define CONF_HAS_H2 false
+#define CONF_HAS_H2	    true
+#define CONF_HAS_H2_SERVERS false /* towards servers */
 
 /* --- names.c ----------------------------------------------------------------------------------- */
 
@@ -182,7 +183,7 @@ extern const struct keyword_table conf_kw_global, conf_kw_global_tls, conf_kw_en
 extern const struct keyword_table conf_kw_proxy, conf_kw_timeout, conf_kw_option, conf_kw_stats;
 extern const struct keyword_table conf_kw_balance, conf_kw_check, conf_kw_rules, conf_kw_log;
 extern const struct keyword_table conf_kw_bind, conf_kw_server, conf_kw_tls, conf_kw_tls_bind;
-extern const struct keyword_table conf_kw_userlist;
+extern const struct keyword_table conf_kw_userlist, conf_kw_stick;
 
 /* Tables that are searched together, each with the object its rows write to. */
 struct scope {
@@ -243,6 +244,13 @@ struct finding {
 	const char *text;
 };
 
+struct stick_use { /* an expression that looks into a stick table */
+	struct list link;
+	struct table_op *op;
+	const struct proxy_build *b;
+	struct line *line;
+};
+
 struct env_var {
 	struct list link;
 	struct str name, value; /* value.p NULL: unset */
@@ -261,6 +269,7 @@ struct parser {
 	unsigned n_findings, cap_findings, n_errors, n_warnings;
 	bool is_flooded; /* more than CONF_MAX_FINDINGS */
 	bool is_zero_warning;
+	bool is_out_of_memory; /* found where it could not be returned */
 	/* where we are */
 	const char *file;
 	unsigned file_no, line_no;
@@ -277,6 +286,8 @@ struct parser {
 	struct list all_defaults;
 	struct proxy_build *defaults; /* the latest, NULL before */
 	struct conf_names *defaults_names, *userlist_names;
+	struct conf_names *stick_names; /* conf_stick_table */
+	struct list stick_uses; /* stick_use */
 };
 
 /* report.c. Functions that return int return -EINVAL, or -ENOMEM when not even the report could be kept. */
@@ -383,6 +394,20 @@ struct conf_capture *capture_new(struct parser *ps, struct conf_proxy *px, struc
 				 uint32_t len, bool is_response);
 /* A whole HTTP answer from a file, line ends of its head made CRLF. 0, -errno with `err`. */
 HG_WUR int errorfile_read(struct parser *ps, const char *path, struct str *ret, struct err *err);
+/* track-sc<number> <expression> [table <name>] */
+HG_WUR int parse_track_sc(struct parser *ps, struct proxy_build *b, struct line *l, unsigned place,
+			  struct str number, struct conf_rule *rule);
+/*
+ * What follows sc-inc-gpc0(sc) and its kin. `arg`: what stood in parentheses; `counter`: the number in
+ * the action's name, or negative when it is the first argument.
+ */
+enum sc_change { SC_INC, SC_ADD_OR_SET };
+HG_WUR int parse_sc_change(struct parser *ps, struct proxy_build *b, struct line *l, unsigned place,
+			   struct str arg, int counter, enum sc_change change,
+			   struct conf_rule *rule);
+/* An expression names a table: it is looked up at the end (finalize_stick()). */
+HG_WUR int stick_note_use(struct parser *ps, const struct proxy_build *b, struct line *l,
+			  struct table_op *op);
 /* Row `i` of the table of actions, NULL behind the last. */
 const struct conf_keyword_doc *action_doc(unsigned i, struct conf_keyword_doc *doc,
 					  char sections[160]);
@@ -408,6 +433,7 @@ HG_WUR int finalize_l4(struct parser *ps, struct proxy_build *b);
 HG_WUR int finalize_formats(struct parser *ps, struct proxy_build *b);
 HG_WUR int finalize_duplicates(struct parser *ps);
 HG_WUR int finalize_tracks(struct parser *ps);
+HG_WUR int finalize_stick(struct parser *ps);
 /* Automatic and written numbers share one space; `taken` holds pointers to them. */
 HG_WUR int assign_id(struct parser *ps, struct conf_names *taken, unsigned *id, unsigned *next);
 HG_WUR int claim_id(struct parser *ps, struct conf_names *taken, const unsigned *id,

@@ -62,7 +62,7 @@ static void build(void)
 		&conf_kw_global,   &conf_kw_global_tls, &conf_kw_env,	  &conf_kw_xdp,
 		&conf_kw_log,	   &conf_kw_proxy,	&conf_kw_balance, &conf_kw_check,
 		&conf_kw_rules,	   &conf_kw_bind,	&conf_kw_server,  &conf_kw_tls,
-		&conf_kw_userlist,
+		&conf_kw_userlist, &conf_kw_stick,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)

@@ -313,6 +313,36 @@ static void dump_rules(FILE *f, const struct conf_proxy *px)
 	}
 }
 
+static void dump_stick(FILE *f, const struct conf_proxy *px)
+{
+	const struct conf_stick_table *t = px->stick_table;
+	struct list *p;
+
+	if (t) {
+		fprintf(f, "  stick-table type %s len %u size %u expire ",
+			conf_stick_type_name((enum conf_stick_type)t->type), t->key_len, t->size);
+		dump_duration(f, t->expire);
+		fputs(t->nopurge ? " nopurge" : "", f);
+		for (unsigned d = 0; d < STICK_DATA_COUNT; d++) {
+			if (!t->store[d].n)
+				continue;
+			fprintf(f, " " STR_FMT "(%u", STR_ARG(conf_stick_data_name(d)),
+				t->store[d].n);
+			if (t->store[d].period)
+				fputc(',', f);
+			if (t->store[d].period)
+				dump_duration(f, t->store[d].period);
+			fputc(')', f);
+		}
+		fputc('\n', f);
+	}
+	list_for_each(p, &px->stick_rules) {
+		const struct conf_stick_rule *r = list_entry(p, struct conf_stick_rule, link);
+
+		fprintf(f, "  %s => %s\n", r->text, r->table->name);
+	}
+}
+
 static void dump_options(FILE *f, const struct conf_proxy *px)
 {
 	static const char *const names[] = {
@@ -354,6 +384,7 @@ static void dump_proxy(FILE *f, const struct conf_proxy *px)
 	if (px->stats.is_enabled)
 		fprintf(f, "  stats uri %s\n", px->stats.uri);
 	dump_rules(f, px);
+	dump_stick(f, px);
 	list_for_each(p, &px->binds)
 		dump_bind(f, list_entry(p, struct conf_bind, link));
 	if (px->caps & CONF_CAP_BACKEND) {

@@ -104,6 +104,12 @@ static int check_modes(struct parser *ps, const struct proxy_build *b, const str
 {
 	if (be->mode == b->px.mode || be == &b->px)
 		return 0;
+	if (b->px.mode == CONF_MODE_TCP && be->mode == CONF_MODE_HTTP)
+		return conf_fail_pos(
+			ps, pos,
+			"%s '%s' has mode tcp and backend '%s' has mode http: a change of "
+			"mode within a connection is not supported by this version",
+			b->kind, b->px.name, be->name);
 	return conf_fail_pos(
 		ps, pos, "%s '%s' has mode %s, but backend '%s' has mode %s: both must be the same",
 		b->kind, b->px.name, mode_name(&b->px), be->name, mode_name(be));
@@ -244,7 +250,7 @@ static int check_timeouts(struct parser *ps, struct proxy_build *b)
 	bool is_be = (b->px.caps & CONF_CAP_BACKEND) && b->px.n_servers;
 	bool c = is_fe && !t->client, n = is_be && !t->connect, s = is_be && !t->server;
 
-	if (b->px.mode == CONF_MODE_L4 || !(c || n || s))
+	if (b->px.mode == CONF_MODE_L4 || b->px.is_disabled || !(c || n || s))
 		return 0;
 	return conf_warn(ps, b->line, 0,
 			 "missing timeouts in %s '%s': add%s%s%s or connections of peers that "
@@ -279,8 +285,6 @@ static int finalize_proxy(struct parser *ps, struct proxy_build *b)
 	int r = 0;
 
 	list_splice_back(&b->px.rules[RULES_HTTP_REQUEST], &b->redirects);
-	if (b->px.is_disabled)
-		return resolve_backends(ps, b);
 	for (size_t i = 0; i < ARRAY_SIZE(steps) && r != -ENOMEM; i++)
 		r = steps[i](ps, b);
 	return r == -ENOMEM ? r : 0;
@@ -299,6 +303,8 @@ int conf_finalize(struct parser *ps)
 	}
 	if (r == 0)
 		r = finalize_tracks(ps);
+	if (r == 0)
+		r = finalize_stick(ps);
 	if (r == 0)
 		r = finalize_duplicates(ps);
 	if (r == 0)

@@ -57,12 +57,39 @@ int merge_tls(struct parser *ps, struct conf_tls *t, const struct conf_tls *def)
 		       : 0;
 }
 
+/* A server that chose HTTP/2 would be spoken to in HTTP/1. */
+static int leave_out_h2(struct parser *ps, struct conf_server *s, struct line *l)
+{
+	struct conf_tls *t = &s->tls;
+	size_t n;
+
+	if (CONF_HAS_H2_SERVERS)
+		return 0;
+	for (size_t at = 0; at < t->alpn_len; at += n) {
+		n = 1 + (size_t)(unsigned char)t->alpn[at];
+		if (n != 3 || memcmp(t->alpn + at, "\2h2", 3) != 0)
+			continue;
+		/* A list of `global` is shared: this server gets its own. */
+		t->alpn = arena_strdup(&ps->conf->arena, str_make(t->alpn, t->alpn_len));
+		if (!t->alpn)
+			return -ENOMEM;
+		memmove(t->alpn + at, t->alpn + at + n, t->alpn_len - at - n);
+		t->alpn_len -= n;
+		return conf_warn(ps, l, 0,
+				 "HTTP/2 towards servers is not supported by this version: 'h2' is "
+				 "left out of the list");
+	}
+	return 0;
+}
+
 static int finalize_tls(struct parser *ps, struct conf_server *s)
 {
 	const struct conf_global *g = &ps->conf->global;
 	struct line *l = build_of(s)->line;
 	int r = merge_tls(ps, &s->tls, &g->server_tls);
 
+	if (!r)
+		r = leave_out_h2(ps, s, l);
 	if (r)
 		return r;
 	if (s->tls.max_version && s->tls.min_version > s->tls.max_version)

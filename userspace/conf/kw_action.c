@@ -238,6 +238,44 @@ static int parse_expect_proxy(struct parser *ps, struct line *l, struct action_c
 		       : conf_fail(ps, l, l->at, "'expect-proxy' expects 'layer4'");
 }
 
+static int parse_use_service(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	if (!line_accept(l, "prometheus-exporter"))
+		return conf_fail(ps, l, l->at, "'use-service' knows 'prometheus-exporter'");
+	c->rule->name = (char *)"prometheus-exporter";
+	return 0;
+}
+
+static int parse_track(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	return parse_track_sc(ps, c->b, l, c->place, c->arg, c->rule);
+}
+
+static int parse_inc_gpc0(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	return parse_sc_change(ps, c->b, l, c->place, c->arg, 0, SC_INC, c->rule);
+}
+
+static int parse_inc_gpc1(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	return parse_sc_change(ps, c->b, l, c->place, c->arg, 1, SC_INC, c->rule);
+}
+
+static int parse_inc_gpc(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	return parse_sc_change(ps, c->b, l, c->place, c->arg, -1, SC_INC, c->rule);
+}
+
+static int parse_add_or_set(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	return parse_sc_change(ps, c->b, l, c->place, c->arg, -1, SC_ADD_OR_SET, c->rule);
+}
+
+static int parse_set_gpt0(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	return parse_sc_change(ps, c->b, l, c->place, c->arg, 0, SC_ADD_OR_SET, c->rule);
+}
+
 #define ACTION(text, k, in, p, ...) { NAME(text), ACTION_##k, in, .parse = p, __VA_ARGS__ }
 
 static const struct action actions[] = {
@@ -313,15 +351,30 @@ static const struct action actions[] = {
 	ACTION("set-timeout", SET_TIMEOUT, REQ | RSP, parse_timeout, .grade = '2',
 	       .args = "server|tunnel|client <time>|<expression>",
 	       .help = "a timeout of this stream"),
+	ACTION("use-service", USE_SERVICE, REQ, parse_use_service, .grade = '1',
+	       .args = "prometheus-exporter", .help = "answers with the metrics"),
+	ACTION("track-sc", TRACK_SC, TCP_REQ | REQ, parse_track, .grade = '1',
+	       .args = "<number> <expression> [table <name>]",
+	       .help = "counts this connection or request in a stick table (track-sc0 …)"),
+	ACTION("sc-inc-gpc0", SC_INC_GPC, TCP_REQ | HTTP, parse_inc_gpc0, .has_arg = true,
+	       .grade = '1', .args = "(<sc>)", .help = "counter 0 of what track-sc<sc> tracks"),
+	ACTION("sc-inc-gpc1", SC_INC_GPC, TCP_REQ | HTTP, parse_inc_gpc1, .has_arg = true,
+	       .grade = '1', .args = "(<sc>)", .help = "counter 1 of what track-sc<sc> tracks"),
+	ACTION("sc-inc-gpc", SC_INC_GPC, TCP_REQ | HTTP, parse_inc_gpc, .has_arg = true,
+	       .grade = '2', .args = "(<idx>,<sc>)", .help = "counter <idx>"),
+	ACTION("sc-add-gpc", SC_INC_GPC, TCP_REQ | HTTP, parse_add_or_set, .has_arg = true,
+	       .grade = '2', .args = "(<idx>,<sc>) <number>|<expression>",
+	       .help = "adds to counter <idx>"),
+	ACTION("sc-set-gpt0", SC_SET_GPT, TCP_REQ | HTTP, parse_set_gpt0, .has_arg = true,
+	       .grade = '1', .args = "(<sc>) <number>|<expression>",
+	       .help = "tag 0 of what track-sc<sc> tracks"),
+	ACTION("sc-set-gpt", SC_SET_GPT, TCP_REQ | HTTP, parse_add_or_set, .has_arg = true,
+	       .grade = '2', .args = "(<idx>,<sc>) <number>|<expression>", .help = "tag <idx>"),
 	ACTION("expect-proxy", EXPECT_PROXY, BIT(TCP_CONNECTION), parse_expect_proxy, .grade = '1',
 	       .args = "layer4", .help = "the connection begins with a PROXY header"),
 };
 
 static const char *const pending[] = {
-	"track-sc*",
-	"sc-inc-gpc*",
-	"sc-set-gpt*",
-	"sc-add-gpc",
 	"use-service",
 	"set-nice",
 	"set-mark",
@@ -406,6 +459,11 @@ static int find_action(struct parser *ps, struct line *l, struct action_ctx *c,
 		return r;
 	open = str_find_char(word, '(');
 	name = open == SIZE_MAX ? word : str_sub(word, 0, open);
+	/* The number is part of the word. */
+	if (str_is_prefix(name, STR("track-sc")) && name.len > 8) {
+		c->arg = str_from(name, 8);
+		name.len = 8;
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(actions); i++) {
 		const struct action *a = &actions[i];
 

@@ -225,6 +225,9 @@ static const struct keyword rows[] = {
 	  .args = "<number>", .def = "101", .help = "header fields of one message" },
 	{ NAME("tune.maxaccept"), G, ARG_UINT, AT(maxaccept), NUMBER(1, 65535), .grade = '2',
 	  .args = "<number>", .def = "64", .help = "connections accepted in one go" },
+	{ NAME("tune.stick-counters"), G, ARG_UINT, AT(stick_counters),
+	  NUMBER(0, CONF_STICK_COUNTERS_MAX), .grade = '2', .args = "<number>", .def = "3",
+	  .help = "entries that one stream may track: track-sc0 and so on" },
 	{ NAME("zero-warning"), G, ARG_FUNC, .parse = parse_zero_warning, .grade = '2',
 	  .help = "any warning makes loading fail" },
 };
@@ -314,7 +317,6 @@ static const char *const pending[] = {
 	"tune.sndbuf.*",
 	"tune.http.cookielen",
 	"tune.http.logurilen",
-	"tune.stick-counters",
 	"tune.peers.*",
 	"tune.maxconn",
 	"limited-quic",

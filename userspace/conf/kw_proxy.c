@@ -337,8 +337,6 @@ static const char *const pending[] = {
 	"max-keep-alive-queue",
 	"max-session-srv-conns",
 	"http-send-name-header",
-	"stick-table",
-	"stick",
 	"load-server-state-from-file",
 	"server-state-file-name",
 	"guid",

@@ -82,8 +82,9 @@ static int parse_proto(struct parser *ps, struct line *l, void *obj, const struc
 
 	if (r)
 		return r;
-	if (v == SERVER_PROTO_H2 && !CONF_HAS_H2)
-		return conf_fail(ps, l, l->at - 1, "HTTP/2 is not supported by this version");
+	if (v == SERVER_PROTO_H2 && !CONF_HAS_H2_SERVERS)
+		return conf_fail(ps, l, l->at - 1,
+				 "HTTP/2 towards servers is not supported by this version");
 	((struct conf_server *)obj)->proto = v;
 	return 0;
 }

@@ -32,7 +32,7 @@ static const struct keyword_table *const tables_global[] = { &conf_kw_global, &c
 							     &conf_kw_log };
 static const struct keyword_table *const tables_proxy[] = { &conf_kw_proxy, &conf_kw_balance,
 							    &conf_kw_check, &conf_kw_rules,
-							    &conf_kw_log };
+							    &conf_kw_stick, &conf_kw_log };
 static const struct keyword_table *const tables_userlist[] = { &conf_kw_userlist };
 
 const char *section_list(uint16_t sections, char out[96])

@@ -33,6 +33,7 @@ static void lists_init(struct conf_proxy *px)
 	list_init(&px->stats.auths);
 	list_init(&px->servers);
 	list_init(&px->use_servers);
+	list_init(&px->stick_rules);
 	list_init(&px->check.steps);
 	for (int i = 0; i < RULES_COUNT; i++)
 		list_init(&px->rules[i]);
@@ -292,6 +293,7 @@ int userlist_open(struct parser *ps, struct line *l)
 
 struct expr_owner {
 	struct parser *ps;
+	const struct proxy_build *b;
 	struct line *line;
 };
 
@@ -310,9 +312,8 @@ static void on_warning(struct expr_env *env, const char *text)
 {
 	struct expr_owner *o = env->owner;
 
-	/* Out of memory shows itself at the next allocation. */
 	if (conf_warn(o->ps, o->line, o->line->kw, "%s", text))
-		o->ps->is_flooded = true;
+		o->ps->is_out_of_memory = true;
 }
 
 static int read_pattern_file(struct expr_env *env, struct str path, struct str *ret_text,
@@ -324,6 +325,13 @@ static int read_pattern_file(struct expr_env *env, struct str path, struct str *
 	return name ? conf_read_file(env->arena, name, ret_text, err) : -ENOMEM;
 }
 
+static int use_table(struct expr_env *env, struct table_op *op, struct err *err)
+{
+	struct expr_owner *o = env->owner;
+
+	return stick_note_use(o->ps, o->b, o->line, op);
+}
+
 static int expr_env_init(struct parser *ps, const struct proxy_build *b, struct line *l,
 			 unsigned place, struct expr_env *env)
 {
@@ -331,7 +339,7 @@ static int expr_env_init(struct parser *ps, const struct proxy_build *b, struct 
 
 	if (!o)
 		return -ENOMEM;
-	*o = (struct expr_owner){ .ps = ps, .line = l };
+	*o = (struct expr_owner){ .ps = ps, .b = b, .line = l };
 	*env = (struct expr_env){
 		.arena = &ps->conf->arena,
 		.place = place,
@@ -341,6 +349,7 @@ static int expr_env_init(struct parser *ps, const struct proxy_build *b, struct 
 		.acls = b->px.acls,
 		.read_file = read_pattern_file,
 		.find_userlist = find_userlist,
+		.use_table = use_table,
 		.owned = &ps->conf->expr_owned,
 		.warn = on_warning,
 		.owner = o,

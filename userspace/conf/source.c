@@ -198,6 +198,7 @@ static void global_init(struct conf_global *g)
 				   .maxrewrite = 1024,
 				   .maxhdr = 101,
 				   .maxaccept = 64,
+				   .stick_counters = 3,
 				   .ssl_cachesize = 20000,
 				   .ssl_lifetime = 300ull * 1000000000,
 				   .dh_param = 2048,
@@ -217,6 +218,7 @@ static int parser_init(struct parser *ps, const struct conf_source *src)
 	list_init(&ps->env);
 	list_init(&ps->builds);
 	list_init(&ps->all_defaults);
+	list_init(&ps->stick_uses);
 	c = mem_zalloc(sizeof(*c));
 	if (!c)
 		return -ENOMEM;
@@ -224,15 +226,18 @@ static int parser_init(struct parser *ps, const struct conf_source *src)
 	arena_init(&c->arena, 64 * 1024);
 	list_init(&c->proxies);
 	list_init(&c->userlists);
+	list_init(&c->stick_tables);
 	global_init(&c->global);
 	c->frontends = names_new(&c->arena);
 	c->backends = names_new(&c->arena);
 	ps->defaults_names = names_new(&ps->arena);
 	ps->userlist_names = names_new(&ps->arena);
+	ps->stick_names = names_new(&ps->arena);
 	ps->lexer = (struct lexer){
 		.text_arena = &c->arena, .arena = &ps->arena, .getenv = parser_getenv, .ctx = ps
 	};
-	if (!c->frontends || !c->backends || !ps->defaults_names || !ps->userlist_names)
+	if (!c->frontends || !c->backends || !ps->defaults_names || !ps->userlist_names ||
+	    !ps->stick_names)
 		return -ENOMEM;
 	return 0;
 }
@@ -249,6 +254,8 @@ static int load_end(struct parser *ps, int r, struct conf **ret_conf)
 {
 	if (r != -ENOMEM)
 		r = conf_finalize(ps);
+	if (ps->is_out_of_memory)
+		r = -ENOMEM;
 	if (r != -ENOMEM) {
 		if (ps->is_zero_warning && ps->n_warnings && !ps->n_errors) {
 			struct conf_pos pos = { .file = ps->file ? ps->file : "", .line = 0 };

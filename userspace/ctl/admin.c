@@ -25,6 +25,19 @@ static void socket_accept(struct ev_fd *ev, uint32_t events)
 	}
 }
 
+/* /run is empty after a boot: the socket's own directory is made, one level, for everybody to see, ours to write. */
+static void make_parent(const char *path)
+{
+	char dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	const char *slash = strrchr(path, '/');
+
+	if (!slash || slash == path || (size_t)(slash - path) >= sizeof(dir))
+		return;
+	memcpy(dir, path, (size_t)(slash - path));
+	dir[slash - path] = '\0';
+	(void)mkdir(dir, 0755); /* when it cannot be made, bind() says what is wrong */
+}
+
 static int socket_bind_unix(const struct conf_stats_socket *cs, struct err *err)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
@@ -42,6 +55,7 @@ static int socket_bind_unix(const struct conf_stats_socket *cs, struct err *err)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return err_set(err, -errno, "cannot make a socket: %m");
+	make_parent(path);
 	(void)unlink(temp);
 	/* Bound beside and renamed over: a socket of that name answers at every moment. */
 	if (bind(fd, (struct sockaddr *)&un, sizeof(un)) != 0)

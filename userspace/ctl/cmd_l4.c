@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl/cmd_rows.h"
+#include "ctl/l4_text.h"
 
 struct l4_output {
 	FILE *out;
@@ -12,7 +13,7 @@ struct l4_output {
 	unsigned n;
 };
 
-static const char *mode_text(uint8_t mode)
+const char *l4_mode_text(uint8_t mode)
 {
 	static const char *const names[] = {
 #define X(name, text, help) text,
@@ -23,7 +24,7 @@ static const char *mode_text(uint8_t mode)
 	return mode < ARRAY_SIZE(names) ? names[mode] : "?";
 }
 
-static void key_text(const struct hg_service_key *k, char *out, size_t size)
+void l4_key_text(const struct hg_service_key *k, char *out, size_t size)
 {
 	static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
 	const char *proto = k->proto == IPPROTO_TCP   ? "tcp"
@@ -49,13 +50,14 @@ static int l4_service(void *ctx, const struct dp_service_info *i)
 	struct l4_output *o = ctx;
 	char key[ADDR_TEXT_MAX + 8];
 
-	key_text(&i->key, key, sizeof(key));
+	l4_key_text(&i->key, key, sizeof(key));
 	if (o->is_json)
 		fprintf(o->out,
 			"%s{\"service\":\"%s\",\"name\":\"%s\",\"mode\":\"%s\",\"slots\":%u",
-			o->n ? "," : "", key, i->name, mode_text(i->mode), i->slots);
+			o->n ? "," : "", key, i->name, l4_mode_text(i->mode), i->slots);
 	else
-		fprintf(o->out, "%-34s %-16s %-6s %7u", key, i->name, mode_text(i->mode), i->slots);
+		fprintf(o->out, "%-34s %-16s %-6s %7u", key, i->name, l4_mode_text(i->mode),
+			i->slots);
 #define X(name, help)                                                   \
 	fprintf(o->out, o->is_json ? ",\"" #name "\":%llu" : " %10llu", \
 		(unsigned long long)i->sum.name);

@@ -42,5 +42,8 @@ int cmd_set_maxconn_global(struct cmd *c);
 int cmd_shutdown_session(struct cmd *c);
 int cmd_shutdown_sessions_server(struct cmd *c);
 int cmd_reload(struct cmd *c);
+int cmd_show_table(struct cmd *c);
+int cmd_clear_table(struct cmd *c);
+int cmd_set_table(struct cmd *c);
 
 #endif

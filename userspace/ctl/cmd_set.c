@@ -52,6 +52,8 @@ static void set_weight(struct cmd *c, struct server *s, const char *value)
 
 static void set_health(struct cmd *c, struct server *s, const char *value)
 {
+	if (s->conf && s->conf->track_server)
+		return cmd_say(c, "cannot change health on a tracking server.");
 	if (value && strcmp(value, "up") == 0)
 		health_force(c->ctl->health, s, true);
 	else if (value && strcmp(value, "down") == 0)
@@ -185,6 +187,7 @@ static int pause_frontend(struct cmd *c, bool pause)
 		cmd_say(c, name ? "No such frontend." : "A frontend name is expected.");
 		return 0;
 	}
+	c->ctl->current->backends[px->index]->is_fe_paused = pause;
 	for (unsigned i = 0; i < c->ctl->n_workers; i++)
 		worker_pause_frontend(c->ctl->workers[i], str_from_cstr(px->name), pause);
 	return 0;

@@ -120,6 +120,9 @@ static void show_server_state(FILE *out, const struct conf_proxy *px, const stru
 {
 	char ip[ADDR_TEXT_MAX] = "-";
 	uint64_t changed = s->check.last_change_s;
+	/* In maintenance a server does not serve, whatever state it will come back with. */
+	unsigned op = atomic_load(&s->admin) & SERVER_MAINT_MASK ? SERVER_STOPPED
+								 : atomic_load(&s->op);
 	unsigned check_state = cs->has_check ? 2u | (s->check.is_enabled ? 4u : 0) |
 						       (s->check.is_running ? 1u : 0)
 					     : 0;
@@ -128,7 +131,7 @@ static void show_server_state(FILE *out, const struct conf_proxy *px, const stru
 		addr_format_ip(&s->addr, ip, sizeof(ip));
 	fprintf(out,
 		"%u %s %u %s %s %u %u %u %u %" PRIu64 " %u %u %u %u %u 0 0 %s %u - %d %u - - 0\n",
-		px->id, px->name, s->id, s->name, ip, atomic_load(&s->op), atomic_load(&s->admin),
+		px->id, px->name, s->id, s->name, ip, op, atomic_load(&s->admin),
 		atomic_load(&s->uweight), atomic_load(&s->iweight),
 		changed ? (uint64_t)time(NULL) - changed : 0, s->check.status, check_result(s, cs),
 		s->check.health, check_state, cs->has_agent ? 0x12u : 0,

@@ -60,7 +60,8 @@ int cmd_show_stat(struct cmd *c)
 			f.proxy = cmd_arg(c, 0);
 		if (f.iid == 0)
 			f.iid = -1;
-		if (f.proxy && !conf_find_proxy(c->ctl->current->conf, str_from_cstr(f.proxy), 0)) {
+		if (f.proxy && !conf_find_proxy(c->ctl->current->conf, str_from_cstr(f.proxy),
+						CONF_CAP_FRONTEND | CONF_CAP_BACKEND)) {
 			cmd_say(c, "No such proxy.");
 			return 0;
 		}
@@ -130,8 +131,7 @@ static void sess_line(FILE *out, const struct stream_info *i)
 	fprintf(out,
 		"0x%" PRIx64 ": proto=%s src=%s fe=%s be=%s srv=%s ts=00 epoch=0 age=%" PRIu64
 		"s calls=%" PRIu64 " rate=0 cpu=0 lat=0 phase=%s doing=\"%s\" worker=%u "
-				   "s0=[%s,fd=%d] s1=[%s,fd=%d] in=%" PRIu64 " out=%" PRIu64
-		" exp=%ums\n",
+		"s0=[%s,fd=%d] s1=[%s,fd=%d] in=%" PRIu64 " out=%" PRIu64 " exp=%ums\n",
 		i->id, i->proto, i->src, i->frontend, i->backend[0] ? i->backend : "<NONE>",
 		i->server[0] ? i->server : "<none>", i->age_ns / 1000000000u, i->calls, i->phase,
 		i->doing, i->worker, i->front_state, i->front_fd, i->back_state, i->back_fd,

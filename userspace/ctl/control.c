@@ -14,6 +14,7 @@
 #include "ctl/ctl_priv.h"
 #include "ctl/findings.h"
 #include "ctl/version.h"
+#include "ctl/web.h"
 
 /* --- signals ------------------------------------------------------------------------------------- */
 
@@ -78,6 +79,7 @@ static void control_tick(struct timer *t)
 	struct ctl *ctl = container_of(t, struct ctl, tick);
 
 	metrics_tick(ctl->metrics);
+	stick_registry_tick(&ctl->stick, loop_now(ctl->loop) / 1000000);
 	health_tick(ctl->health);
 	lb_rebuild_stale(&ctl->registry);
 	if (ctl->dp)
@@ -140,6 +142,8 @@ void ctl_soft_stop(struct ctl *ctl)
 		timer_start(ctl->loop, &ctl->hard_stop, ctl->current->conf->global.hard_stop_after);
 	for (unsigned i = 0; i < ctl->n_workers; i++)
 		worker_drain(ctl->workers[i], control_drained);
+	/* Nobody accepts any more: who connects now shall be refused, not wait for an answer. */
+	quiesce_after(&ctl->registry, ctl_shut_listeners, ctl);
 }
 
 void ctl_hard_stop(struct ctl *ctl)
@@ -211,6 +215,7 @@ static int start_workers(struct ctl *ctl, struct err *err)
 			.counters = &ctl->worker_counters[i],
 			.control = &ctl->mailbox,
 			.on_snapshot_done = control_snapshot_done,
+			.on_service = web_ask,
 			.owner = ctl,
 		};
 		int rc = worker_start(&o, &ctl->workers[i]);
@@ -271,6 +276,31 @@ static int start_snapshot(struct ctl *ctl, struct conf *conf, struct err *err)
 	return rc != 0 ? rc : ctl_publish(ctl, snap, err);
 }
 
+/* Servers of L4 services that the process before us took for dead stay so until a check passes. */
+static void start_adopted_states(struct ctl *ctl)
+{
+	struct list *p, *l;
+
+	if (!ctl->dp || !dp_is_adopted(ctl->dp))
+		return;
+	list_for_each(p, &ctl->current->conf->proxies) {
+		const struct conf_proxy *px = list_entry(p, struct conf_proxy, link);
+
+		if (px->mode != CONF_MODE_L4)
+			continue;
+		list_for_each(l, &px->servers) {
+			const struct conf_server *cs = list_entry(l, struct conf_server, link);
+			struct server *s =
+				ctl->current->backends[px->index]->servers[cs->pos_in_backend];
+
+			if (!cs->has_check || !dp_was_down(ctl->dp, &s->addr))
+				continue;
+			s->check.health = 0;
+			server_set_op(&ctl->registry, s, SERVER_STOPPED);
+		}
+	}
+}
+
 static void control_log_identity(struct ctl *ctl, const struct conf_global *g)
 {
 	char host[256] = "";
@@ -297,6 +327,7 @@ static int control_start(struct ctl *ctl, struct conf *conf, struct err *err)
 	int rc;
 
 	ctl->n_workers = control_count_workers(&conf->global);
+	listen_share_with_others(ctl->opts->n_old_pids > 0 || ctl->opts->take_over);
 	net_tls_global_init();
 	rc = start_limits(ctl, conf, err);
 	if (rc == 0)
@@ -308,16 +339,20 @@ static int control_start(struct ctl *ctl, struct conf *conf, struct err *err)
 	rc = start_snapshot(ctl, conf, err); /* takes conf */
 	if (rc != 0)
 		return rc;
+	start_adopted_states(ctl);
+	/* Tables before the program that reads them: the first packet finds its service. */
+	if (ctl->dp && (rc = dp_sync(ctl->dp, conf, ctl->current->backends, err)) != 0)
+		return rc;
 	if ((rc = start_attach(ctl, conf, err)) != 0 ||
 	    (rc = start_background(ctl, conf, err)) != 0 || (rc = start_loop(ctl, err)) != 0)
 		return rc;
-	if ((rc = admin_create(ctl, &ctl->admin)) != 0)
+	if ((rc = admin_create(ctl, &ctl->admin)) != 0 || (rc = web_create(ctl, &ctl->web)) != 0)
 		return err_set(err, rc, "cannot make the runtime API: %s", strerror(-rc));
 	if ((rc = admin_configure(ctl->admin, conf, err)) != 0 ||
 	    (rc = start_identity(ctl, conf, err)) != 0)
 		return rc;
 	control_log_identity(ctl, &conf->global);
-	if ((rc = log_writer_start()) != 0)
+	if ((rc = log_thread_enter()) != 0 || (rc = log_writer_start()) != 0)
 		return err_set(err, rc, "cannot start the log writer: %s", strerror(-rc));
 	if ((rc = start_workers(ctl, err)) != 0)
 		return rc;
@@ -343,6 +378,7 @@ static void control_shutdown(struct ctl *ctl, bool is_failed_start)
 		loop_undefer(&ctl->dp_sync);
 	}
 	health_destroy(ctl->health);
+	web_stop(ctl->web);
 	for (unsigned i = 0; ctl->workers && i < ctl->n_workers; i++)
 		if (ctl->workers[i])
 			worker_stop(ctl->workers[i]);
@@ -351,11 +387,13 @@ static void control_shutdown(struct ctl *ctl, bool is_failed_start)
 	if (ctl->mailbox.loop)
 		mailbox_close(&ctl->mailbox); /* delivers "done with generation" and answers */
 	admin_destroy(ctl->admin);
+	web_destroy(ctl->web);
 	metrics_destroy(ctl->metrics);
 	if (ctl->hub.last_generation)
 		control_free_snapshots(ctl);
 	if (ctl->quiesce)
 		lb_registry_fini(&ctl->registry);
+	stick_registry_fini(&ctl->stick);
 	quiesce_destroy(ctl->quiesce);
 	if (ctl->loop) {
 		if (ctl->dp)
@@ -368,6 +406,7 @@ static void control_shutdown(struct ctl *ctl, bool is_failed_start)
 		}
 	}
 	stop_datapath(ctl, is_failed_start);
+	log_thread_leave();
 	log_writer_stop();
 	loop_destroy(ctl->loop);
 	mem_free(ctl->startup_log);
@@ -395,20 +434,66 @@ static int control_load(struct ctl *ctl, struct conf **ret_conf)
 	return rc;
 }
 
+/* Everything from a loaded configuration to the end; the exit status. `ctl` is fresh. */
+static int control_run(struct ctl *ctl, struct conf *conf)
+{
+	struct err err = { "" };
+	int rc = control_start(ctl, conf, &err);
+
+	if (rc != 0) {
+		fprintf(stderr, "headgated: %s\n", err.text);
+		control_shutdown(ctl, true);
+		return 1;
+	}
+	ctl->phase = CTL_RUNNING;
+	loop_update_clock(ctl->loop);
+	ctl->start_mono_ns = loop_now(ctl->loop);
+	ctl->boot_ms = (uint32_t)((loop_wall(ctl->loop) - ctl->start_wall_ns) / 1000000u);
+	log_msg(LOG_LVL_NOTICE, "Headgate %s started: %u worker%s", HG_VERSION, ctl->n_workers,
+		ctl->n_workers == 1 ? "" : "s");
+	start_ready(ctl);
+	rc = loop_run(ctl->loop);
+	if (rc != 0)
+		log_msg(LOG_LVL_CRIT, "event loop of the control thread: %s", strerror(-rc));
+	log_msg(LOG_LVL_NOTICE, "stopping");
+	control_shutdown(ctl, false);
+	return rc != 0;
+}
+
+static void control_init(struct ctl *ctl, const struct ctl_options *o)
+{
+	struct timespec began;
+
+	*ctl = (struct ctl){ .opts = o, .ready_fd = -1, .signals.fd = -1, .netlink.fd = -1 };
+	clock_gettime(CLOCK_REALTIME, &began);
+	ctl->start_wall_ns = (uint64_t)began.tv_sec * 1000000000ull + (uint64_t)began.tv_nsec;
+	list_init(&ctl->listen_sockets);
+	stick_registry_init(&ctl->stick);
+	timer_init(&ctl->tick, control_tick);
+	timer_init(&ctl->hard_stop, control_hard_stop_expired);
+	deferred_init(&ctl->dp_sync, control_sync_datapath);
+}
+
+int ctl_run_worker(const struct ctl_options *o, struct list *sockets, int ready_fd)
+{
+	struct ctl ctl;
+	struct conf *conf;
+
+	control_init(&ctl, o);
+	ctl.is_worker = true;
+	ctl.ready_fd = ready_fd;
+	list_splice_back(&ctl.listen_sockets, sockets);
+	if (control_load(&ctl, &conf) != 0)
+		return 1;
+	return control_run(&ctl, conf);
+}
+
 int ctl_run(const struct ctl_options *o)
 {
-	struct ctl ctl = { .opts = o, .ready_fd = -1, .signals.fd = -1, .netlink.fd = -1 };
-	struct timespec began;
+	struct ctl ctl;
 	struct conf *conf;
-	struct err err = { "" };
-	int rc;
 
-	clock_gettime(CLOCK_REALTIME, &began);
-	ctl.start_wall_ns = (uint64_t)began.tv_sec * 1000000000ull + (uint64_t)began.tv_nsec;
-	list_init(&ctl.listen_sockets);
-	timer_init(&ctl.tick, control_tick);
-	timer_init(&ctl.hard_stop, control_hard_stop_expired);
-	deferred_init(&ctl.dp_sync, control_sync_datapath);
+	control_init(&ctl, o);
 	if (o->directory && chdir(o->directory) != 0) {
 		fprintf(stderr, "headgated: cannot change to %s: %m\n", o->directory);
 		return 1;
@@ -420,25 +505,11 @@ int ctl_run(const struct ctl_options *o)
 		conf_free(conf);
 		return 2;
 	}
-	rc = control_start(&ctl, conf, &err);
-	if (rc != 0) {
-		fprintf(stderr, "headgated: %s\n", err.text);
-		control_shutdown(&ctl, true);
-		return 1;
+	if (o->is_master || (conf->global.is_master_worker && !o->is_foreground)) {
+		mem_free(ctl.startup_log);
+		return master_run(o, conf, control_count_workers(&conf->global));
 	}
-	ctl.phase = CTL_RUNNING;
-	loop_update_clock(ctl.loop);
-	ctl.start_mono_ns = loop_now(ctl.loop);
-	ctl.boot_ms = (uint32_t)((loop_wall(ctl.loop) - ctl.start_wall_ns) / 1000000u);
-	log_msg(LOG_LVL_NOTICE, "Headgate %s started: %u worker%s", HG_VERSION, ctl.n_workers,
-		ctl.n_workers == 1 ? "" : "s");
-	start_ready(&ctl);
-	rc = loop_run(ctl.loop);
-	if (rc != 0)
-		log_msg(LOG_LVL_CRIT, "event loop of the control thread: %s", strerror(-rc));
-	log_msg(LOG_LVL_NOTICE, "stopping");
-	control_shutdown(&ctl, false);
-	return rc != 0;
+	return control_run(&ctl, conf);
 }
 
 int ctl_check(const struct ctl_options *o)
@@ -446,6 +517,7 @@ int ctl_check(const struct ctl_options *o)
 	struct findings f = { .out = stderr, .is_quiet = o->is_quiet };
 	struct conf *conf;
 	bool has_listener;
+	int rc;
 
 	if (o->directory && chdir(o->directory) != 0) {
 		fprintf(stderr, "headgated: cannot change to %s: %m\n", o->directory);
@@ -454,7 +526,10 @@ int ctl_check(const struct ctl_options *o)
 	if (findings_load(o, &f, &conf) != 0)
 		return 1;
 	has_listener = conf->has_listener;
+	rc = ctl_check_tls(conf);
 	conf_free(conf);
+	if (rc != 0)
+		return 1;
 	if (!has_listener) {
 		fprintf(stderr,
 			"headgated: the configuration has no listener: nothing would be served\n");

@@ -12,6 +12,7 @@
 #include "ev/mailbox.h"
 #include "ev/snapshot.h"
 #include "lb/lb.h"
+#include "lb/stick.h"
 #include "proxy/proxy.h"
 
 enum ctl_phase {
@@ -25,6 +26,7 @@ struct health; /* health.c */
 struct admin; /* admin.c */
 struct metrics; /* metrics.c */
 struct quiesce; /* quiesce.c */
+struct web; /* web.c */
 
 struct ctl {
 	const struct ctl_options *opts;
@@ -38,6 +40,7 @@ struct ctl {
 	struct snapshot_hub hub;
 	struct proxy_snapshot *current; /* also hub.current */
 	struct lb_registry registry;
+	struct stick_registry stick;
 	struct lb_waker waker;
 	struct stats_area services_area, backends_area;
 	struct proxy_shared shared;
@@ -46,6 +49,7 @@ struct ctl {
 	struct hg_worker_counters *worker_counters; /* [n_workers] */
 	struct list listen_sockets; /* listen_socket */
 
+	bool has_plain_memory; /* statistics are ours, not the datapath's */
 	struct dp *dp; /* NULL: no XDP interface and no privileges for the maps */
 	struct ev_fd netlink;
 	bool is_dp_sync_wanted;
@@ -55,8 +59,10 @@ struct ctl {
 	struct admin *admin;
 	struct metrics *metrics;
 	struct quiesce *quiesce;
+	struct web *web;
 	struct timer hard_stop;
 	bool is_attached_here; /* we loaded and pinned: a failed start takes it away again */
+	bool is_worker; /* child of a master: that has the pid file and the terminal */
 	char *bpffs; /* of the configuration we started with; NULL: the usual place */
 	int ready_fd; /* -D: tells the waiting parent that we run; -1 */
 	uint64_t start_wall_ns, start_mono_ns;
@@ -64,11 +70,23 @@ struct ctl {
 	char *startup_log; /* text of findings while loading, for `show startup-logs` */
 };
 
+/* master.c: takes `conf`; the exit status of the process. */
+HG_WUR int master_run(const struct ctl_options *o, struct conf *conf, unsigned n_workers);
+/* control.c: the worker process. `sockets`: listening already, taken over. `ready_fd`: gets an 'R', or -1. */
+HG_WUR int ctl_run_worker(const struct ctl_options *o, struct list *sockets, int ready_fd);
+
 /* snapshot.c: builds everything a configuration needs; on failure nothing is left. */
 HG_WUR int ctl_build_snapshot(struct ctl *ctl, struct conf *conf, struct proxy_snapshot **ret_snap,
 			      struct err *err);
 /* Makes it current: commits the registry, publishes, tells workers, health, datapath. */
 HG_WUR int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err);
+/*
+ * Closes the listening sockets that the current configuration has no more, even while a stream of an older
+ * one goes on; while stopping: all. `ctl`: struct ctl. When no worker listens on them.
+ */
+void ctl_shut_listeners(void *ctl);
+/* Certificates and keys of a configuration that is only checked; says each fault on stderr. */
+HG_WUR int ctl_check_tls(struct conf *conf);
 /* reload.c: the whole of SIGHUP / `reload`; a failure changes nothing. Findings go to `out`. */
 HG_WUR int ctl_reload(struct ctl *ctl, FILE *out);
 void ctl_apply_log_settings(struct ctl *ctl); /* tag, host, targets of the current configuration */
@@ -88,6 +106,9 @@ HG_WUR int start_limits(struct ctl *ctl, const struct conf *conf, struct err *er
 HG_WUR int start_datapath(struct ctl *ctl, const struct conf *conf, struct err *err);
 HG_WUR int start_attach(struct ctl *ctl, const struct conf *conf, struct err *err);
 HG_WUR int start_background(struct ctl *ctl, const struct conf *conf, struct err *err);
+/* Splits off a child that goes on; the parent stays until 'R' comes over *ret_ready_fd, and ends. */
+HG_WUR int start_fork(int *ret_ready_fd, struct err *err);
+HG_WUR int start_write_pid(const char *path, struct err *err);
 HG_WUR int start_identity(struct ctl *ctl, const struct conf *conf, struct err *err);
 void start_ready(struct ctl *ctl); /* READY=1, and the parent of -D may go */
 void stop_datapath(struct ctl *ctl, bool is_failed_start);

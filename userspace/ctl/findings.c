@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "ctl/resolve.h"
 
 void findings_report(void *ctx, enum conf_severity sev, const struct conf_pos *pos,
 		     const char *text)
@@ -43,6 +44,10 @@ int findings_load(const struct ctl_options *o, struct findings *f, struct conf *
 	if (rc == -ENOMEM)
 		findings_report(f, CONF_ERROR, NULL,
 				"out of memory while reading the configuration");
+	if (rc == 0 && resolve_servers(*ret_conf, findings_report, f) != 0) {
+		conf_free(*ret_conf);
+		rc = -EINVAL;
+	}
 	if (rc == 0 && o->warnings_are_errors && f->n_warnings) {
 		findings_report(f, CONF_ERROR, NULL,
 				"there were warnings, and -dW makes them errors");

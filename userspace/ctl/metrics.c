@@ -125,7 +125,7 @@ void metrics_worker_sum(const struct ctl *ctl, struct hg_worker_counters *ret_su
 	}
 }
 
-static uint64_t metrics_tls_sessions(const struct ctl *ctl)
+uint64_t metrics_tls_sessions(const struct ctl *ctl)
 {
 	const struct stats_area *a = &ctl->services_area;
 	uint64_t n = 0;

@@ -40,7 +40,12 @@ struct process_rates {
 };
 const struct process_rates *metrics_process(const struct metrics *m);
 void metrics_worker_sum(const struct ctl *ctl, struct hg_worker_counters *ret_sum);
+uint64_t metrics_tls_sessions(const struct ctl *ctl); /* of all frontends, since start */
 void metrics_clear_maxima(struct metrics *m);
+
+/* show_info.c: every row of `show info` by its name; `text` NULL: a number. */
+typedef void info_sink(void *ctx, const char *name, const char *text, uint64_t value);
+void info_each(struct ctl *ctl, info_sink *sink, void *ctx);
 
 /*
  * Sums as people see them: since start or since `clear counters all`. Workers are never written to: clearing

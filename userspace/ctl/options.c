@@ -139,6 +139,13 @@ static int option_condition(struct option_parser *p, const char *value)
 	return 1;
 }
 
+/* Known to people from HAProxy; said rather than ignored. */
+static int option_unsupported(struct option_parser *p, const char *value)
+{
+	return option_fail(p, "option '%s' is known by HAProxy but not supported by Headgate",
+			   p->argv[p->pos - 1]);
+}
+
 static int option_notify(struct option_parser *p, const char *value)
 {
 	p->o->is_master = true;
@@ -167,14 +174,14 @@ static const struct option options[] = {
 	FLAG("W", is_master, "master-worker: a master keeps the sockets and restarts the worker"),
 	CALL("Ws", option_notify, NULL, "master-worker with sd_notify"),
 	STRING("p", pidfile, "FILE", "write the process id there"),
-	STRING("S", master_socket, "ADDR", "runtime API of the master"),
 	CALL("sf", option_finish, "PID…", "ask old processes to finish their connections"),
 	CALL("st", option_terminate, "PID…", "tell old processes to end at once"),
-	STRING("x", take_over, "SOCKET", "take listening sockets over from a running daemon"),
 	STRING("L", localpeer, "NAME", "name of this host among peers"),
 	CALL("m", option_memory, "MB", "memory limit"),
 	CALL("n", option_maxconn, "N", "limit of connections"),
 	STRING("C", directory, "DIR", "change to this directory first"),
+	CALL("S", option_unsupported, NULL, NULL),
+	CALL("x", option_unsupported, NULL, NULL),
 	FLAG("V", is_verbose, "say more"),
 	FLAG("q", is_quiet, "say nothing but errors"),
 	FLAG("dW", warnings_are_errors, "a warning of the configuration is an error"),

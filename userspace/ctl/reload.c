@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "ctl/ctl_priv.h"
@@ -36,7 +37,7 @@ static int reload_apply(struct ctl *ctl, struct conf *conf, FILE *out, struct er
 {
 	const struct conf *old = ctl->current->conf;
 	struct proxy_snapshot *snap;
-	int rc = ctl_build_snapshot(ctl, conf, &snap, err);
+	int health_rc, rc = ctl_build_snapshot(ctl, conf, &snap, err);
 
 	if (rc != 0)
 		return rc;
@@ -46,11 +47,13 @@ static int reload_apply(struct ctl *ctl, struct conf *conf, FILE *out, struct er
 		return rc;
 	/* From here on the new configuration runs; what fails now is reported, and the rest goes on. */
 	ctl_apply_log_settings(ctl);
+	/* First, and whatever else fails: the checks must not look at a configuration that is on its way out. */
+	health_rc = health_configure(ctl->health, snap);
 	rc = reload_attach(ctl, conf, err);
 	if (rc == 0)
 		rc = admin_configure(ctl->admin, conf, err);
-	if (rc == 0 && (rc = health_configure(ctl->health, snap)) != 0)
-		(void)err_set(err, rc, "health checks: out of memory");
+	if (rc == 0 && health_rc != 0)
+		rc = err_set(err, health_rc, "health checks: %s", strerror(-health_rc));
 	if (ctl->dp)
 		loop_defer(ctl->loop, &ctl->dp_sync);
 	return rc;
@@ -60,7 +63,7 @@ int ctl_reload(struct ctl *ctl, FILE *out)
 {
 	struct findings f = { 0 };
 	struct err err = { "" };
-	struct conf *conf;
+	struct conf *conf = NULL;
 	size_t size = 0;
 	char *text = NULL;
 	FILE *mem;
@@ -73,7 +76,12 @@ int ctl_reload(struct ctl *ctl, FILE *out)
 		return -ENOMEM;
 	f.out = mem;
 	rc = findings_load(ctl->opts, &f, &conf);
-	if (rc == 0) {
+	if (rc == 0 && !conf->has_listener) {
+		fputs("the configuration has no listener: nothing would be served\n", mem);
+		conf_free(conf);
+		conf = NULL;
+		rc = -EINVAL;
+	} else if (rc == 0) {
 		rc = reload_apply(ctl, conf, mem, &err);
 		if (rc != 0)
 			fprintf(mem, "%s\n", err.text);

@@ -18,8 +18,11 @@ struct info_writer {
 	enum {
 		INFO_PLAIN,
 		INFO_TYPED,
-		INFO_JSON
+		INFO_JSON,
+		INFO_SINK, /* no text: every row goes to `sink` */
 	} form;
+	info_sink *sink;
+	void *ctx;
 };
 
 static void info_begin(struct info_writer *w, const char *name, const char *tags, const char *type)
@@ -43,6 +46,10 @@ static void info_end(struct info_writer *w)
 
 static void info_str(struct info_writer *w, const char *name, const char *tags, const char *value)
 {
+	if (w->form == INFO_SINK) {
+		w->sink(w->ctx, name, value, 0);
+		return;
+	}
 	info_begin(w, name, tags, "str");
 	if (w->form == INFO_JSON) {
 		putc('"', w->out);
@@ -59,6 +66,10 @@ static void info_str(struct info_writer *w, const char *name, const char *tags, 
 static void info_num(struct info_writer *w, const char *name, const char *tags, const char *type,
 		     uint64_t v)
 {
+	if (w->form == INFO_SINK) {
+		w->sink(w->ctx, name, NULL, v);
+		return;
+	}
 	info_begin(w, name, tags, type);
 	fprintf(w->out, "%" PRIu64, v);
 	info_end(w);
@@ -108,7 +119,7 @@ static void info_traffic(struct info_writer *w, const struct ctl *ctl,
 {
 	const struct process_rates *r = metrics_process(ctl->metrics);
 	const struct conf_global *g = &ctl->current->conf->global;
-	uint64_t tls = r->tls.last;
+	uint64_t tls = metrics_tls_sessions(ctl);
 
 	info_u32(w, "CurrConns", "MGPV", atomic_load(&ctl->shared.cur_conns));
 	info_u32(w, "CumConns", "MCPV", sum->connections);
@@ -195,21 +206,34 @@ static void info_tail(struct info_writer *w, const struct ctl *ctl,
 	info_u32(w, "NbThreadGroups", "CGSV", 1);
 }
 
+static void info_all(struct info_writer *w, struct ctl *ctl)
+{
+	struct hg_worker_counters sum;
+
+	metrics_worker_sum(ctl, &sum);
+	info_process(w, ctl);
+	info_traffic(w, ctl, &sum);
+	info_state(w, ctl, &sum);
+	info_tail(w, ctl, &sum);
+}
+
+void info_each(struct ctl *ctl, info_sink *sink, void *ctx)
+{
+	struct info_writer w = { .form = INFO_SINK, .sink = sink, .ctx = ctx };
+
+	info_all(&w, ctl);
+}
+
 int cmd_show_info(struct cmd *c)
 {
 	const char *form = cmd_arg(c, 0);
 	struct info_writer w = { .out = c->out };
-	struct hg_worker_counters sum;
 
 	if (form && strcmp(form, "typed") == 0)
 		w.form = INFO_TYPED;
 	else if (form && strcmp(form, "json") == 0)
 		w.form = INFO_JSON;
-	metrics_worker_sum(c->ctl, &sum);
-	info_process(&w, c->ctl);
-	info_traffic(&w, c->ctl, &sum);
-	info_state(&w, c->ctl, &sum);
-	info_tail(&w, c->ctl, &sum);
+	info_all(&w, c->ctl);
 	if (w.form == INFO_JSON)
 		fputs("]\n", c->out);
 	return 0;

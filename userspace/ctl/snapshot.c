@@ -39,6 +39,7 @@ static void snapshot_free_parts(struct ctl *ctl, struct proxy_snapshot *snap)
 {
 	snapshot_drop_sockets(ctl, snap);
 	cert_store_free(snap->certs);
+	stick_registry_release(&ctl->stick, snap->conf);
 	conf_free(snap->conf);
 	arena_free(&snap->arena);
 	mem_free(snap);
@@ -160,6 +161,8 @@ int ctl_build_snapshot(struct ctl *ctl, struct conf *conf, struct proxy_snapshot
 	if (rc == 0)
 		rc = snapshot_tls(ctl, snap, err);
 	if (rc == 0)
+		rc = stick_registry_prepare(&ctl->stick, conf, err);
+	if (rc == 0)
 		rc = lb_registry_prepare(&ctl->registry, conf, &snap->arena, &snap->backends, err);
 	if (rc != 0) {
 		snapshot_free_parts(ctl, snap);
@@ -182,9 +185,88 @@ int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
 			SNAPSHOT_GENERATIONS);
 	}
 	lb_registry_commit(&ctl->registry, snap->conf, snap->backends);
+	stick_registry_commit(&ctl->stick, snap->conf, ctl->loop ? loop_now(ctl->loop) / 1000000 : 0);
 	ctl->current = snap;
+	if (!ctl->workers)
+		return 0;
 	for (unsigned i = 0; i < ctl->n_workers; i++)
-		if (ctl->workers && ctl->workers[i])
+		if (ctl->workers[i])
 			worker_news(ctl->workers[i]);
+	/* In the same mailboxes behind the news: then the workers have left the old listeners. */
+	quiesce_after(&ctl->registry, ctl_shut_listeners, ctl);
 	return 0;
+}
+
+static bool snapshot_has_socket(const struct proxy_snapshot *snap, const struct listen_socket *ls)
+{
+	for (unsigned i = 0; i < snap->n_binds; i++)
+		if (snap->binds[i].socket == ls)
+			return true;
+	return false;
+}
+
+void ctl_shut_listeners(void *arg)
+{
+	struct ctl *ctl = arg;
+	struct list *pos, *tmp;
+
+	if (!ctl->current)
+		return;
+	list_for_each_safe(pos, tmp, &ctl->listen_sockets) {
+		struct listen_socket *ls = list_entry(pos, struct listen_socket, link);
+
+		if (ctl->phase == CTL_STOPPING || !snapshot_has_socket(ctl->current, ls))
+			listen_shut(ls);
+	}
+}
+
+/* One finding; the check goes on. */
+static int check_said(const struct conf_pos *pos, const struct err *err)
+{
+	fprintf(stderr, "%s:%u:%u: error: %s\n", pos->file, pos->line, pos->column, err->text);
+	return -EINVAL;
+}
+
+static int check_proxy_tls(struct cert_store *certs, struct conf *conf, struct conf_proxy *px)
+{
+	struct tls_server *front;
+	struct tls_client *back;
+	struct err err = { "" };
+	struct list *l;
+	int rc = 0;
+
+	list_for_each(l, &px->binds) {
+		struct conf_bind *b = list_entry(l, struct conf_bind, link);
+
+		if (b->is_ssl && tls_server_new(certs, b, &conf->global, &front, &err) != 0)
+			rc = check_said(&b->pos, &err);
+	}
+	list_for_each(l, &px->servers) {
+		struct conf_server *srv = list_entry(l, struct conf_server, link);
+
+		if ((srv->is_ssl || srv->check_ssl) &&
+		    tls_client_new(certs, srv, &conf->global, &back, &err) != 0)
+			rc = check_said(&srv->pos, &err);
+	}
+	return rc;
+}
+
+int ctl_check_tls(struct conf *conf)
+{
+	struct cert_store *certs;
+	struct err err = { "" };
+	struct list *p;
+	int rc;
+
+	net_tls_global_init();
+	rc = cert_store_new(NULL, &certs, &err);
+	if (rc != 0) {
+		fprintf(stderr, "headgated: %s\n", err.text);
+		return rc;
+	}
+	list_for_each(p, &conf->proxies)
+		if (check_proxy_tls(certs, conf, list_entry(p, struct conf_proxy, link)) != 0)
+			rc = -EINVAL;
+	cert_store_free(certs);
+	return rc;
 }

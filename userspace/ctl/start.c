@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <net/if.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -110,10 +112,32 @@ static int start_plain_memory(struct ctl *ctl, const struct dp_opts *o, struct e
 		mem_zalloc((size_t)o->n_l7_backends * o->n_workers * sizeof(struct hg_l7_counters));
 
 	ctl->worker_counters = mem_zalloc(o->n_workers * sizeof(*ctl->worker_counters));
-	if (!services || !backends || !ctl->worker_counters)
+	if (!services || !backends || !ctl->worker_counters) {
+		mem_free(services);
+		mem_free(backends);
+		mem_free(ctl->worker_counters);
 		return err_set(err, -ENOMEM, "out of memory for statistics");
+	}
+	ctl->has_plain_memory = true;
 	stats_area_init(&ctl->services_area, services, o->n_l7_services, o->n_workers);
 	stats_area_init(&ctl->backends_area, backends, o->n_l7_backends, o->n_workers);
+	return 0;
+}
+
+/* Before anything is loaded: a name that is mistyped is told at once. */
+static int check_interfaces(const struct conf *conf, struct err *err)
+{
+	struct list *l;
+
+	list_for_each(l, &conf->global.xdp_interfaces) {
+		const struct conf_xdp_interface *i = list_entry(l, struct conf_xdp_interface, link);
+
+		if (if_nametoindex(i->name) == 0)
+			return err_set(err, -ENODEV,
+				       "%s:%u:%u: error: no interface '%s' on this host "
+				       "('ip link' lists them)",
+				       i->pos.file, i->pos.line, i->pos.column, i->name);
+	}
 	return 0;
 }
 
@@ -132,8 +156,10 @@ int start_datapath(struct ctl *ctl, const struct conf *conf, struct err *err)
 	};
 	uint32_t n = 0;
 	void *mem;
-	int rc;
+	int rc = check_interfaces(conf, err);
 
+	if (rc != 0)
+		return rc;
 	if (conf->global.xdp_bpffs) {
 		ctl->bpffs = mem_strdup(str_from_cstr(conf->global.xdp_bpffs));
 		if (!ctl->bpffs)
@@ -186,6 +212,11 @@ void stop_datapath(struct ctl *ctl, bool is_failed_start)
 	struct err err;
 	int n;
 
+	if (ctl->has_plain_memory) {
+		mem_free(ctl->services_area.rows);
+		mem_free(ctl->backends_area.rows);
+		mem_free(ctl->worker_counters);
+	}
 	if (!ctl->dp)
 		return;
 	n = dp_attachments(ctl->bpffs, found, ARRAY_SIZE(found));
@@ -204,7 +235,7 @@ void stop_datapath(struct ctl *ctl, bool is_failed_start)
 
 /* --- background, pid file, identity -------------------------------------------------------------- */
 
-static int start_write_pid(const char *path, struct err *err)
+int start_write_pid(const char *path, struct err *err)
 {
 	FILE *f = fopen(path, "we");
 
@@ -217,7 +248,7 @@ static int start_write_pid(const char *path, struct err *err)
 }
 
 /* The parent stays until the child runs or has failed, so that its exit status means something. */
-static int start_fork(struct ctl *ctl, struct err *err)
+int start_fork(int *ret_ready_fd, struct err *err)
 {
 	int fds[2];
 	pid_t pid;
@@ -239,7 +270,7 @@ static int start_fork(struct ctl *ctl, struct err *err)
 		_exit(ok == 'R' ? 0 : 1);
 	}
 	close(fds[0]);
-	ctl->ready_fd = fds[1];
+	*ret_ready_fd = fds[1];
 	setsid();
 	return 0;
 }
@@ -248,8 +279,10 @@ int start_background(struct ctl *ctl, const struct conf *conf, struct err *err)
 {
 	const char *pidfile = ctl->opts->pidfile ? ctl->opts->pidfile : conf->global.pidfile;
 
+	if (ctl->is_worker)
+		return 0;
 	if ((ctl->opts->is_daemon || conf->global.is_daemon) && !ctl->opts->is_foreground) {
-		int rc = start_fork(ctl, err);
+		int rc = start_fork(&ctl->ready_fd, err);
 
 		if (rc != 0)
 			return rc;
@@ -291,6 +324,14 @@ int start_identity(struct ctl *ctl, const struct conf *conf, struct err *err)
 	return start_drop_root(g, err);
 }
 
+static void start_tell_old(const struct ctl_options *o)
+{
+	for (unsigned i = 0; i < o->n_old_pids; i++)
+		if (kill(o->old_pids[i], o->terminate_old ? SIGTERM : SIGUSR1) != 0 &&
+		    errno != ESRCH)
+			log_msg(LOG_LVL_WARNING, "cannot signal process %d: %m", o->old_pids[i]);
+}
+
 void start_ready(struct ctl *ctl)
 {
 	const char *path = getenv("NOTIFY_SOCKET");
@@ -298,6 +339,7 @@ void start_ready(struct ctl *ctl)
 	char text[96];
 	int fd, n;
 
+	start_tell_old(ctl->opts);
 	if (ctl->ready_fd >= 0) {
 		/* The parent has seen all messages it needs; from here on the terminal is not ours. */
 		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -321,7 +363,8 @@ void start_ready(struct ctl *ctl)
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return;
-	n = snprintf(text, sizeof(text), "READY=1\nMAINPID=%d\nSTATUS=Ready.\n", (int)getpid());
+	n = snprintf(text, sizeof(text), "READY=1\nMAINPID=%d\nSTATUS=Ready.\n",
+		     (int)(ctl->is_worker ? getppid() : getpid()));
 	(void)!sendto(fd, text, (size_t)n, MSG_NOSIGNAL, (struct sockaddr *)&un,
 		      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
 	close(fd);

@@ -160,7 +160,10 @@ static void fill_frontend(struct ctl *ctl, const struct conf_proxy *px, const st
 	set_limit(r, STAT_SLIM, px->maxconn ? px->maxconn : atomic_load(&ctl->shared.maxconn));
 	set_u64(r, STAT_DREQ, c.req_denied);
 	set_u64(r, STAT_EREQ, c.req_errors);
-	set_str(r, STAT_STATUS, px->is_disabled || ctl->phase != CTL_RUNNING ? "STOP" : "OPEN");
+	set_str(r, STAT_STATUS,
+		px->is_disabled || ctl->phase != CTL_RUNNING ? "STOP"
+		: be->is_fe_paused			     ? "PAUSED"
+							     : "OPEN");
 	fill_rates(r, rates);
 	set_u32(r, STAT_RATE_LIM, px->rate_limit_sessions);
 	set_u32(r, STAT_REQ_RATE, rates->requests.now);
@@ -193,7 +196,7 @@ static void fill_check(struct stat_row *r, const struct server *s, const struct 
 	set_u64(r, STAT_CHKDOWN, s->check.n_down);
 	set_fmt(r, STAT_CHECK_STATUS, "%s%s", s->check.is_running ? "* " : "",
 		check_status_code((enum check_status)s->check.status));
-	if (s->check.status >= CHECK_STATUS_L7RSP)
+	if (s->check.status >= CHECK_STATUS_L7OK)
 		set_u32(r, STAT_CHECK_CODE, s->check.code);
 	set_u32(r, STAT_CHECK_DURATION, s->check.duration_ms);
 	set_str(r, STAT_LAST_CHK, s->check.desc);

@@ -84,6 +84,12 @@ void *dp_stats_memory(struct dp *dp, enum dp_stats which, uint32_t *ret_n_ids);
 HG_WUR int dp_sync(struct dp *dp, const struct conf *c, struct lb_backend *const *backends,
 		   struct err *err);
 
+/*
+ * After adoption and before the first dp_sync(): did the process before take this address for dead? The
+ * new one should too, until its own checks say otherwise.
+ */
+bool dp_was_down(struct dp *dp, const struct addr *a);
+
 /* Neighbours: readable when something changed; then dp_netlink_read(). */
 int dp_netlink_fd(const struct dp *dp);
 void dp_netlink_read(struct dp *dp);

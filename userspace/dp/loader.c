@@ -413,11 +413,19 @@ static void loader_set_tables(struct dp *dp)
 static int loader_open(struct dp *dp, const struct dp_opts *o, struct err *err)
 {
 	const char *bpffs = dp_bpffs(o->bpffs);
-	int rc = loader_mount(bpffs, err);
+	int rc;
 
+	if (o->adopt_only) { /* only looks: makes nothing */
+		dp_pin_dir(bpffs, dp->role, dp->dir);
+		return loader_adopt(dp, o) == 0
+			       ? 0
+			       : err_set(err, -ENOENT,
+					 "nothing of Headgate is loaded (no pins in %s)", dp->dir);
+	}
+	rc = loader_mount(bpffs, err);
 	if (rc == 0)
 		rc = loader_make_dir(dp, bpffs, err);
-	if (rc == 0 && !o->adopt_only)
+	if (rc == 0)
 		rc = loader_lock(dp, err);
 	if (rc < 0)
 		return rc;
@@ -429,10 +437,8 @@ static int loader_open(struct dp *dp, const struct dp_opts *o, struct err *err)
 	if (o->stats_only)
 		return 0;
 	rc = loader_adopt(dp, o);
-	if (rc == 0 || (rc == -ENOENT && o->adopt_only))
-		return rc == 0 ? 0
-			       : err_set(err, rc, "nothing of Headgate is loaded (no pins in %s)",
-					 dp->dir);
+	if (rc == 0)
+		return 0;
 	return dp->role == HG_ROLE_BACKEND ? loader_load_agent(dp, err)
 					   : loader_load_edge(dp, o, err);
 }

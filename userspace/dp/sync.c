@@ -86,6 +86,25 @@ static int backend_find(struct dp *dp, const struct conf_server *cs, const struc
 	return *ret_id ? 0 : -ENOSPC;
 }
 
+/* Kept for the next process, which knows nothing of our health checks when it adopts. */
+static void backend_set_alive(struct hg_backend *row, bool is_alive)
+{
+	uint8_t flags = is_alive ? row->flags | HG_BE_ALIVE : row->flags & (uint8_t)~HG_BE_ALIVE;
+
+	__atomic_store_n(&row->flags, flags, __ATOMIC_RELEASE);
+}
+
+bool dp_was_down(struct dp *dp, const struct addr *a)
+{
+	for (uint32_t id = 1; dp->is_adopted && dp->backends && id < dp->t.max_backends; id++) {
+		const struct dp_backend *b = &dp->backends[id];
+
+		if (b->is_used && !b->server_name && addr_is_ip_eq(&b->addr, a))
+			return !(dp->t.backends[id].flags & HG_BE_ALIVE);
+	}
+	return false;
+}
+
 static int backend_write(struct sync *s, const struct conf_server *cs, const struct addr *a,
 			 uint32_t id)
 {
@@ -148,6 +167,7 @@ static int proxy_members(struct sync *s, const struct conf_proxy *px, struct dp_
 				       rc == -ENOSPC ? "no room for more backends: restart to make "
 						       "the tables larger"
 						     : "out of memory");
+		backend_set_alive(&s->dp->t.backends[id], server_is_usable(srv));
 		if (!takes_part(be, srv))
 			continue;
 		addr_to_v6_mapped(&a, raw);

@@ -20,8 +20,10 @@
 
 /* --- names ------------------------------------------------------------------------------------- */
 
+/* clang-format off */
 #define HTTP_METHODS(X) \
 	X(GET) X(HEAD) X(POST) X(PUT) X(DELETE) X(CONNECT) X(OPTIONS) X(TRACE) X(PATCH)
+/* clang-format on */
 
 enum http_method {
 	HTTP_METHOD_OTHER = 0, /* method_text says which */
@@ -31,6 +33,7 @@ enum http_method {
 };
 
 /* Fields that the proxy itself looks at: found once by the reader, then looked up by number. */
+/* clang-format off */
 #define HTTP_FIELDS(X)                                                                             \
 	X(CONNECTION, "connection")                                                                \
 	X(CONTENT_LENGTH, "content-length") X(TRANSFER_ENCODING, "transfer-encoding") X(           \
@@ -48,6 +51,7 @@ enum http_method {
 							X(HTTP2_SETTINGS,                          \
 							  "http2-settings") X(REFERER, "referer")  \
 								X(USER_AGENT, "user-agent")
+/* clang-format on */
 
 enum http_field_id {
 	HTTP_FIELD_OTHER = 0,
@@ -164,6 +168,7 @@ void http_msg_strip_hop_by_hop(struct http_msg *m, bool keep_upgrade);
 /* --- HTTP/1 reader ----------------------------------------------------------------------------- */
 
 /* Why a message was refused; each has a text and the status for the client (requests). */
+/* clang-format off */
 #define HTTP_ERRORS(X)                                                                        \
 	X(NONE, 0, "no error")                                                                \
 	X(BAD_START_LINE, 400, "malformed start line")                                        \
@@ -187,6 +192,7 @@ void http_msg_strip_hop_by_hop(struct http_msg *m, bool keep_upgrade);
 	X(BAD_TRAILER, 400, "malformed trailer, or a field that must not be a trailer")       \
 	X(BAD_EXPECT, 417, "unknown expectation")                                             \
 	X(NO_MEMORY, 503, "out of memory")
+/* clang-format on */
 
 enum http_error {
 #define X(name, status, text) HTTP_ERR_##name,

@@ -232,6 +232,7 @@ struct lb_backend {
 	_Atomic(struct lb_table *) table;
 	_Atomic uint32_t rr; /* round-robin position, shared by all workers */
 	_Atomic uint32_t cur; /* streams in the backend */
+	bool is_fe_paused; /* control: `disable frontend` */
 	_Atomic uint32_t fe_cur; /* connections of the frontend side, all workers: its maxconn */
 	_Atomic uint32_t n_active, n_backup_active;
 	_Atomic uint32_t n_waiting; /* queue entries for any server, all workers */

@@ -148,6 +148,36 @@ static int open_ip(const struct conf_bind *b)
 	return fd;
 }
 
+/*
+ * SO_REUSEPORT lets a second process of the same user in without a word, and the kernel then deals
+ * connections to both. A socket without it cannot be bound beside one that listens: that is the question asked here.
+ */
+static bool is_shared_with_others;
+
+void listen_share_with_others(bool on)
+{
+	is_shared_with_others = on;
+}
+
+static int probe_port(const struct conf_bind *b)
+{
+	int one = 1, off = 0, r = 0;
+	int fd;
+
+	if (is_shared_with_others)
+		return 0;
+	fd = socket(b->ep.addr.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (set_options(fd, b) != 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &off, sizeof(off)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
+	    bind(fd, &b->ep.addr.sa, addr_len(&b->ep.addr)) < 0)
+		r = -errno;
+	close(fd);
+	return r;
+}
+
 static int bind_unix(const struct sockaddr_un *un, socklen_t len, const struct conf_bind *b)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -299,6 +329,22 @@ static struct listen_socket *take_over(struct list *old, const struct listen_soc
 	return NULL;
 }
 
+static bool holds_address(const struct list *old, const struct listen_socket *wanted)
+{
+	const struct list *pos;
+
+	if (!old)
+		return false;
+	list_for_each(pos, old) {
+		const struct listen_socket *ls = list_entry(pos, struct listen_socket, link);
+
+		if (ls->ep.kind == ENDPOINT_IP &&
+		    addr_port(&ls->ep.addr) == addr_port(&wanted->ep.addr))
+			return true;
+	}
+	return false;
+}
+
 static int check_bind(const struct conf_bind *b, struct err *err)
 {
 	if (b->ep.is_dgram)
@@ -363,7 +409,10 @@ int listen_open(const struct conf_bind *b, unsigned n_workers, struct list *old,
 		*ret_ls = taken;
 		return 0;
 	}
-	r = open_all(b, ls);
+	/* A property may have changed while the address is ours already. */
+	r = ls->is_shared || holds_address(old, ls) ? 0 : probe_port(b);
+	if (r == 0)
+		r = open_all(b, ls);
 	if (r) {
 		err_set(err, r, "cannot bind to %s: %s", b->text,
 			r == -EEXIST ? "the path exists and is not a socket"
@@ -387,16 +436,23 @@ static void remove_path(const struct listen_socket *ls)
 		unlink(ls->text);
 }
 
+void listen_shut(struct listen_socket *ls)
+{
+	for (unsigned i = 0; i < ls->n_fds; i++) {
+		if (ls->fds[i] >= 0 && (i == 0 || !ls->is_shared))
+			close(ls->fds[i]);
+		ls->fds[i] = -1;
+	}
+	remove_path(ls);
+	ls->path_ino = 0;
+	list_del(&ls->link);
+}
+
 void listen_close(struct listen_socket *ls)
 {
 	if (!ls || --ls->users > 0)
 		return;
-	for (unsigned i = 0; i < (ls->is_shared && ls->n_fds ? 1 : ls->n_fds); i++) {
-		if (ls->fds[i] >= 0)
-			close(ls->fds[i]);
-	}
-	remove_path(ls);
-	list_del(&ls->link);
+	listen_shut(ls);
 	mem_free(ls->fds);
 	mem_free(ls->text);
 	mem_free(ls->interface);

@@ -198,7 +198,17 @@ struct listen_socket {
 HG_WUR int listen_open(const struct conf_bind *b, unsigned n_workers, struct list *old,
 		       struct listen_socket **ret_ls, struct err *err);
 /* One user less. The last one closes all sockets, unlinks a Unix path it made, takes it off its list. NULL is ignored. */
+/*
+ * A port that anybody listens on is an error, even when SO_REUSEPORT would let us in; unless an older
+ * process is being replaced (-sf, -st, -x). Control thread, before listen_open().
+ */
+void listen_share_with_others(bool on);
 void listen_close(struct listen_socket *ls);
+/*
+ * Closes the sockets at once, whoever still names the object; nobody takes it over any more. Control
+ * thread, when no worker listens on it.
+ */
+void listen_shut(struct listen_socket *ls);
 
 /* Worker's side of one bind. */
 struct listener {

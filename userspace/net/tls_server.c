@@ -188,7 +188,11 @@ static int set_alpn(struct tls_profile *p, const struct conf_bind *b, const stru
 	const void *list = t->alpn;
 	size_t len = t->alpn_len;
 
-	if (!t->has_alpn && b->proxy && b->proxy->mode == CONF_MODE_HTTP) {
+	/* What the bind line says, or its default, also for certificates with options of their own. */
+	if (!t->has_alpn && b->tls.alpn_len) {
+		list = b->tls.alpn;
+		len = b->tls.alpn_len;
+	} else if (!t->has_alpn && b->proxy && b->proxy->mode == CONF_MODE_HTTP) {
 		list = alpn_http1;
 		len = sizeof(alpn_http1) - 1;
 	}

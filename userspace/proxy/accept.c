@@ -16,8 +16,7 @@ static bool limit_reached(const struct worker_listener *wl)
 
 	if (max && atomic_load(&sh->cur_conns) >= max)
 		return true;
-	return px->maxconn &&
-	       atomic_load(&wl->w->snap->backends[px->index]->fe_cur) >= px->maxconn;
+	return px->maxconn && atomic_load(&wl->w->snap->backends[px->index]->fe_cur) >= px->maxconn;
 }
 
 static bool may_accept(struct listener *l)

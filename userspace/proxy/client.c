@@ -4,7 +4,8 @@
  * last answer. An idle one holds its struct client and struct conn, no buffer and no stream. Belongs to the
  * worker that accepted it; freed by client_close().
  */
-#include "proxy/worker_priv.h"
+#include "proxy/track.h"
+#include "proxy/h2_client.h"
 
 #include <errno.h>
 
@@ -28,7 +29,7 @@ static void client_start_timer(struct client *cl, uint64_t ns)
 		timer_stop(cl->w->loop, &cl->timer);
 }
 
-static uint64_t client_idle_timeout(const struct client *cl)
+uint64_t client_idle_timeout(const struct client *cl)
 {
 	const struct conf_timeouts *t = &cl->fe->timeout;
 
@@ -41,11 +42,18 @@ void client_close(struct client *cl, bool reset)
 {
 	struct worker *w = cl->w;
 
+	if (cl->parent) {
+		h2_exchange_close(cl);
+		return;
+	}
+	if (cl->mux)
+		h2_client_free(cl);
 	timer_stop(w->loop, &cl->timer);
 	conn_close(cl->own, false);
 	if (conn_is_tls(cl->conn))
 		gauge_add(&w->ctr->cur_ssl_conns, -1);
 	conn_close(cl->conn, reset);
+	track_client_end(cl);
 	arena_free(&cl->arena);
 	list_del(&cl->link);
 	w->n_clients--;
@@ -62,6 +70,10 @@ void client_linger(struct client *cl)
 {
 	struct worker *w = cl->w;
 
+	if (cl->parent) {
+		h2_exchange_close(cl);
+		return;
+	}
 	cl->state = CLIENT_LINGER;
 	cl->conn->doing = "lingering";
 	cl->linger_left = LINGER_BYTES;
@@ -116,7 +128,7 @@ void client_set_idle(struct client *cl)
 		conn_idle(cl->conn);
 }
 
-void client_rebind(struct client *cl)
+bool client_rebind(struct client *cl)
 {
 	struct worker *w = cl->w;
 	const struct proxy_bind *pb = NULL;
@@ -125,9 +137,13 @@ void client_rebind(struct client *cl)
 		if (w->snap->binds[i].socket == cl->pb->socket)
 			pb = &w->snap->binds[i];
 	/* The address is no longer listened on, or serves something else: the client comes back. */
-	if (!pb || pb->conf->proxy->mode != cl->fe->mode || pb->conf->is_ssl != cl->pb->conf->is_ssl) {
-		client_close(cl, false);
-		return;
+	if (!pb || pb->conf->proxy->mode != cl->fe->mode ||
+	    pb->conf->is_ssl != cl->pb->conf->is_ssl) {
+		if (cl->mux)
+			h2_client_drain(cl);
+		else
+			client_close(cl, false);
+		return false;
 	}
 	snapshot_unpin(&w->view, &cl->snap->snap);
 	cl->snap = container_of(snapshot_pin(&w->view), struct proxy_snapshot, snap);
@@ -144,6 +160,7 @@ void client_rebind(struct client *cl)
 	}
 	if (cl->state == CLIENT_IDLE)
 		client_set_idle(cl);
+	return true;
 }
 
 static void client_begin_stream(struct client *cl)
@@ -154,7 +171,18 @@ static void client_begin_stream(struct client *cl)
 		client_close(cl, true);
 		return;
 	}
+	if (st->phase == PHASE_REQ_HEAD) {
+		st->front.ops->prefetch(&st->front);
+		stream_resume_later(st);
+		return;
+	}
 	stream_run(st);
+}
+
+static bool client_is_h2(const struct client *cl)
+{
+	return client_is_http(cl) && (cl->pb->conf->proto == BIND_PROTO_H2 ||
+				      str_is_eq(conn_alpn(cl->conn), STR("h2")));
 }
 
 /* The transport is up. */
@@ -167,17 +195,26 @@ static void client_open(struct client *cl)
 		gauge_add(&w->ctr->cur_ssl_conns, 1);
 	}
 	cl->handshake_ns = loop_now(w->loop) - cl->accept_ns;
+	/* The configuration changed during the handshake. */
+	if (cl->snap != w->snap && !client_rebind(cl))
+		return;
 	if (!list_is_empty(&cl->fe->rules[RULES_TCP_SESSION]) &&
 	    !rules_admit(cl, RULES_TCP_SESSION)) {
 		ctr_add(&cl->ctr->sess_denied, 1);
 		client_close(cl, true);
 		return;
 	}
+	track_client_session(cl);
 	if (cl->fe->has_log && !cl->fe->log_format)
 		client_log_connect(cl);
 	cl->state = CLIENT_IDLE;
 	cl->idle_ns = loop_now(w->loop);
 	client_start_timer(cl, client_idle_timeout(cl));
+	if (client_is_h2(cl)) {
+		if (!h2_client_start(cl, STR("")))
+			client_close(cl, true);
+		return;
+	}
 	/* Read right after accept: the request is mostly there. */
 	if (!client_is_http(cl) || cl->conn->can_read)
 		client_begin_stream(cl);
@@ -214,6 +251,9 @@ static void client_event(struct conn *c)
 	case CLIENT_BUSY:
 		stream_run(cl->stream);
 		break;
+	case CLIENT_MUX:
+		h2_client_event(cl);
+		break;
 	case CLIENT_LINGER:
 		client_linger_read(cl);
 		break;
@@ -227,6 +267,9 @@ static void client_timer(struct timer *t)
 	switch ((enum client_state)cl->state) {
 	case CLIENT_BUSY:
 		/* Left running on purpose; the stream has timers of its own. */
+		return;
+	case CLIENT_MUX:
+		h2_client_timer(cl);
 		return;
 	case CLIENT_HANDSHAKE:
 		client_log_error(cl, "Timeout during the handshake");
@@ -294,7 +337,7 @@ void client_accepted(struct worker *w, const struct proxy_bind *pb, struct conn 
 		client_close(cl, true);
 		return;
 	}
-	client_start_timer(cl, cl->fe->timeout.client_hs ? cl->fe->timeout.client_hs :
-							   cl->fe->timeout.client);
+	client_start_timer(cl, cl->fe->timeout.client_hs ? cl->fe->timeout.client_hs
+							 : cl->fe->timeout.client);
 	client_handshake(cl);
 }

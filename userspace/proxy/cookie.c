@@ -107,7 +107,8 @@ void cookie_read_request(struct stream *st)
 				if (tilde == SIZE_MAX)
 					return;
 				id = str_sub(value, 0, tilde);
-				changed = arena_printf(&st->arena, STR_FMT "=" STR_FMT, STR_ARG(name),
+				changed = arena_printf(&st->arena, STR_FMT "=" STR_FMT,
+						       STR_ARG(name),
 						       STR_ARG(str_from(value, tilde + 1)));
 			} else if (c->maxidle || c->maxlife) {
 				/* "id|dates": the dates are judged by the age rules of a later version. */
@@ -162,13 +163,15 @@ static int cookie_change_set_cookie(struct stream *st, struct str id, bool *ret_
 				http_msg_del_field(&st->rsp, f);
 			continue;
 		}
-		value = c->prefix ? arena_printf(&st->arena, STR_FMT "=" STR_FMT "~" STR_FMT "%s" STR_FMT,
-						 STR_ARG(name), STR_ARG(id),
-						 STR_ARG(value.p ? str_trim(value) : STR("")),
-						 rest.p ? ";" : "", STR_ARG(rest.p ? rest : STR(""))) :
-				    arena_printf(&st->arena, STR_FMT "=" STR_FMT "%s" STR_FMT,
-						 STR_ARG(name), STR_ARG(id), rest.p ? ";" : "",
-						 STR_ARG(rest.p ? rest : STR("")));
+		value = c->prefix
+				? arena_printf(&st->arena,
+					       STR_FMT "=" STR_FMT "~" STR_FMT "%s" STR_FMT,
+					       STR_ARG(name), STR_ARG(id),
+					       STR_ARG(value.p ? str_trim(value) : STR("")),
+					       rest.p ? ";" : "", STR_ARG(rest.p ? rest : STR("")))
+				: arena_printf(&st->arena, STR_FMT "=" STR_FMT "%s" STR_FMT,
+					       STR_ARG(name), STR_ARG(id), rest.p ? ";" : "",
+					       STR_ARG(rest.p ? rest : STR("")));
 		if (!value.p)
 			return -ENOMEM;
 		f->value = value;
@@ -188,8 +191,8 @@ static int cookie_forbid_caching(struct stream *st)
 int cookie_edit_response(struct stream *st)
 {
 	const struct conf_cookie *c = &st->be->cookie;
-	struct str id = st->srv_conf && st->srv_conf->cookie ? str_from_cstr(st->srv_conf->cookie) :
-							       STR_NULL;
+	struct str id = st->srv_conf && st->srv_conf->cookie ? str_from_cstr(st->srv_conf->cookie)
+							     : STR_NULL;
 	bool found;
 	int r;
 

@@ -15,14 +15,14 @@ static const struct error_text {
 	{ 403, "Forbidden", "Request forbidden by administrative rules." },
 	{ 404, "Not Found", "The resource could not be found." },
 	{ 405, "Method Not Allowed",
-	  "A request was made of a resource using a request method not supported by that resource" },
+	  "A request was made of a resource using a request method not supported by that "
+	  "resource" },
 	{ 407, "Unauthorized", "You need a valid user and password to access this content." },
 	{ 408, "Request Time-out", "Your browser didn't send a complete request in time." },
 	{ 410, "Gone", "The resource is no longer available and will not be available again." },
 	{ 413, "Payload Too Large", "The request entity exceeds the maximum allowed." },
 	{ 425, "Too Early", "Your browser sent early data." },
-	{ 429, "Too Many Requests",
-	  "You have sent too many requests in a given amount of time." },
+	{ 429, "Too Many Requests", "You have sent too many requests in a given amount of time." },
 	{ 431, "Request Header Fields Too Large", "The header fields exceed the maximum allowed." },
 	{ 500, "Internal Server Error", "An internal server error occurred." },
 	{ 501, "Not Implemented", "The server does not support the functionality required." },
@@ -103,8 +103,8 @@ enum step phase_local(struct stream *st)
 	return stream_go(st, PHASE_END);
 }
 
-enum step stream_answer_text(struct stream *st, unsigned status, struct str headers, struct str type,
-			     struct str body)
+enum step stream_answer_text(struct stream *st, unsigned status, struct str headers,
+			     struct str type, struct str body)
 {
 	bool keep = answer_may_keep(st);
 	bool is_head = (st->flags & STREAM_REQ_PARSED) && st->req.method == HTTP_METHOD_HEAD;
@@ -116,9 +116,9 @@ enum step stream_answer_text(struct stream *st, unsigned status, struct str head
 			    "%s" STR_FMT "%s%s\r\n" STR_FMT,
 			    status, STR_ARG(reason), body.len, STR_ARG(headers),
 			    type.len ? "content-type: " : "", STR_ARG(type), type.len ? "\r\n" : "",
-			    !keep	? "connection: close\r\n" :
-			    is_1_0	? "connection: keep-alive\r\n" :
-					  "",
+			    !keep    ? "connection: close\r\n"
+			    : is_1_0 ? "connection: keep-alive\r\n"
+				     : "",
 			    is_head ? 0 : (int)body.len, body.p ? body.p : "");
 	return answer_send(st, status, text, keep);
 }
@@ -146,7 +146,8 @@ static struct str reply_headers(struct stream *st, const struct conf_reply *r)
 	return all;
 }
 
-enum step stream_answer_reply(struct stream *st, const struct conf_reply *r, unsigned default_status)
+enum step stream_answer_reply(struct stream *st, const struct conf_reply *r,
+			      unsigned default_status)
 {
 	unsigned status = r->status ? r->status : default_status;
 	struct str body, headers, type = STR("text/html");

@@ -25,8 +25,8 @@ static void put(char *out, size_t size, const char *text)
 static void describe(struct stream *st, struct stream_info *i)
 {
 	uint64_t now = loop_now(st->w->loop);
-	uint64_t active = st->front.active_ns > st->back.active_ns ? st->front.active_ns :
-								     st->back.active_ns;
+	uint64_t active = st->front.active_ns > st->back.active_ns ? st->front.active_ns
+								   : st->back.active_ns;
 
 	i->id = st->id;
 	i->worker = st->w->o.index;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Traffic lines: one per stream, written when it ends, with the format of the frontend. Numbers are
- * taken while the stream still holds its server and its places, as HAProxy counts them.
+ * Traffic lines: one per stream, written when it ends, with the format of the frontend. As in
+ * HAProxy the counts of backend and server are those of the others: this stream has left.
  */
 #include <stdio.h>
 
@@ -42,11 +42,14 @@ static void log_counts(const struct stream *st, struct subject_log *l)
 	l->retries = st->n_retries;
 	l->is_redispatched = st->flags & STREAM_REDISPATCHED;
 	if (st->be_rt) {
-		l->beconn = atomic_load_explicit(&st->be_rt->cur, memory_order_relaxed);
-		l->backend_queue = atomic_load_explicit(&st->be_rt->n_waiting, memory_order_relaxed);
+		l->beconn = atomic_load_explicit(&st->be_rt->cur, memory_order_relaxed) -
+			    !!(st->flags & STREAM_IN_BACKEND);
+		l->backend_queue = atomic_load_explicit(&st->be_rt->n_waiting,
+							memory_order_relaxed);
 	}
 	if (st->srv) {
-		l->srv_conn = atomic_load_explicit(&st->srv->cur, memory_order_relaxed);
+		l->srv_conn = atomic_load_explicit(&st->srv->cur, memory_order_relaxed) -
+			      !!(st->flags & STREAM_HAS_SLOT);
 		l->srv_queue = atomic_load_explicit(&st->srv->n_waiting, memory_order_relaxed);
 	}
 }
@@ -74,7 +77,9 @@ static void log_names(struct stream *st, struct subject_log *l)
 	l->frontend = str_from_cstr(st->fe->name);
 	l->is_tls = conn_is_tls(st->front.conn);
 	l->backend = st->be ? str_from_cstr(st->be->name) : l->frontend;
-	l->server = st->srv ? str_from_cstr(st->srv->name) : STR("<NOSRV>");
+	l->server = st->srv			 ? str_from_cstr(st->srv->name)
+		    : st->flags & STREAM_SERVICE ? STR("<STATS>")
+						 : STR("<NOSRV>");
 	l->start_line = st->flags & STREAM_REQ_PARSED ? st->req.start_line : STR_NULL;
 	l->unique_id = st->unique_id;
 	l->req_captures = st->req_captures;
@@ -160,7 +165,8 @@ void client_log_error(struct client *cl, const char *what)
 		     cl->pb->conf->name ? cl->pb->conf->name : "?", what);
 	if (n > 0)
 		log_emit(cl->fe->logs.targets, cl->fe->logs.n,
-			 cl->fe->options & CONF_OPT(LOG_SEPARATE_ERRORS) ? LOG_LVL_ERR : LOG_LVL_INFO,
+			 cl->fe->options & CONF_OPT(LOG_SEPARATE_ERRORS) ? LOG_LVL_ERR
+									 : LOG_LVL_INFO,
 			 str_from_cstr(cl->fe->log_tag), STR_NULL,
 			 str_make(cl->w->log_line, (size_t)n));
 }

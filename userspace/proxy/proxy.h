@@ -43,6 +43,7 @@ struct proxy_snapshot {
 };
 
 struct worker;
+struct service_call;
 
 /* State of the whole process that workers share: written reasons in docs/THREADS.md. */
 struct proxy_shared {
@@ -51,6 +52,7 @@ struct proxy_shared {
 	_Atomic uint32_t n_paused; /* listeners waiting for a connection to end */
 	_Atomic uint64_t req_counter; /* %rt, taken in batches */
 	_Atomic bool is_stopping; /* soft stop: no keep-alive */
+	_Atomic uint64_t service_bytes; /* of bodies that control made and workers still send */
 	/* Set by worker_start(); zero the struct before. How queues and paused listeners reach other workers. */
 	struct lb_waker waker;
 	_Atomic(struct worker *) workers[LB_MAX_WORKERS];
@@ -65,6 +67,8 @@ struct worker_opts {
 	/* Mailbox of the control thread, for "done with generation" and answers. */
 	struct mailbox *control;
 	void (*on_snapshot_done)(struct snapshot *s); /* runs on control */
+	/* A request for control (proxy/service.h); runs on control. NULL: such requests get 501. */
+	void (*on_service)(struct service_call *c);
 	void *owner; /* control's own, see worker_owner() */
 };
 

@@ -6,13 +6,21 @@
  */
 #include <errno.h>
 
+#include "proxy/track.h"
 #include "proxy/worker_priv.h"
 
 #define RETRY_PAUSE_NS 1000000000ull /* or `timeout connect`, when that is shorter */
 
 static void back_event(struct conn *c)
 {
-	stream_run(c->owner);
+	struct stream *st = c->owner;
+
+	if (st->phase == PHASE_RSP_HEAD) {
+		st->back.ops->prefetch(&st->back);
+		stream_resume_later(st);
+		return;
+	}
+	stream_run(st);
 }
 
 static void stream_attach_conn(struct stream *st, struct conn *c)
@@ -93,9 +101,10 @@ static bool dial_target(struct stream *st, struct dial_opts *o, struct addr *to)
 	const struct conf_server *cs = st->srv_conf;
 
 	if (cs && (cs->ep.kind == ENDPOINT_UNIX || cs->ep.kind == ENDPOINT_ABNS)) {
-		o->unix_path = cs->ep.kind == ENDPOINT_ABNS ?
-				       arena_printf(&st->arena, "@" STR_FMT, STR_ARG(cs->ep.path)).p :
-				       arena_strdup(&st->arena, cs->ep.path);
+		o->unix_path =
+			cs->ep.kind == ENDPOINT_ABNS
+				? arena_printf(&st->arena, "@" STR_FMT, STR_ARG(cs->ep.path)).p
+				: arena_strdup(&st->arena, cs->ep.path);
 		return o->unix_path;
 	}
 	server_get_addr(st->srv, to);
@@ -132,9 +141,9 @@ static int dial(struct stream *st)
 	}
 	o.from = from.sa.sa_family ? &from : NULL;
 	if (st->srv_conf && st->snap->tls && st->snap->tls[be->index])
-		o.tls = st->srv_conf->is_ssl ?
-				st->snap->tls[be->index][st->srv_conf->pos_in_backend] :
-				NULL;
+		o.tls = st->srv_conf->is_ssl
+				? st->snap->tls[be->index][st->srv_conf->pos_in_backend]
+				: NULL;
 	if (o.tls && st->srv_conf->sni)
 		o.sni = expr_eval_str(st->srv_conf->sni, stream_subject(st));
 	o.proxy_header = dial_proxy_header(st);
@@ -168,9 +177,9 @@ enum step phase_connect(struct stream *st)
 			return stream_go(st, PHASE_SEND);
 		}
 		st->flags &= ~(uint32_t)STREAM_SRV_REUSED;
-		st->deadline_ns = st->be->timeout.connect ?
-					  loop_now(st->w->loop) + st->be->timeout.connect :
-					  0;
+		st->deadline_ns = st->be->timeout.connect
+					  ? loop_now(st->w->loop) + st->be->timeout.connect
+					  : 0;
 		r = dial(st);
 		if (r)
 			return stream_retry_connect(st);
@@ -183,6 +192,8 @@ enum step phase_connect(struct stream *st)
 		return stream_retry_connect(st);
 	st->conn_ns = loop_now(st->w->loop);
 	if (st->flags & STREAM_IS_TCP) {
+		if (!list_is_empty(&st->be->stick_rules))
+			track_stick_store(st);
 		stream_enter_tunnel(st);
 		return stream_go(st, PHASE_TUNNEL);
 	}
@@ -191,33 +202,35 @@ enum step phase_connect(struct stream *st)
 
 /* --- again ------------------------------------------------------------------------------------------ */
 
-/* Does this failure move the stream to another server? `option redispatch [n]`. */
+/*
+ * Does this failure move the stream to another server? At once where the algorithm did not care which
+ * one it took; otherwise as `option redispatch [n]` says.
+ */
 static bool should_redispatch(const struct stream *st)
 {
 	const struct conf_proxy *be = st->be;
 	uint32_t done = be->retries - st->retries_left; /* this one included */
+	int64_t every = be->redispatch_interval;
 
-	if (be->options & CONF_OPT(REDISPATCH)) {
-		int64_t every = be->redispatch_interval;
-
-		/* Negative: counted from the last attempt back, -1 being the last. */
-		if (every < 0)
-			every += (int64_t)be->retries + 1;
-		return every > 0 ? done % (uint64_t)every == 0 : st->retries_left == 0;
-	}
-	/* Nobody asked for this very server: another one will do as well, at once. */
-	if (st->flags & STREAM_ASSIGNED || st->force)
-		return false;
 	switch ((enum conf_balance)be->balance.algo) {
 	case BALANCE_ROUNDROBIN:
 	case BALANCE_STATIC_RR:
 	case BALANCE_LEASTCONN:
 	case BALANCE_RANDOM:
 	case BALANCE_PEAK_EWMA:
-		return atomic_load_explicit(&st->be_rt->n_active, memory_order_relaxed) > 1;
+		if (!(st->flags & STREAM_ASSIGNED) && !st->force &&
+		    atomic_load_explicit(&st->be_rt->n_active, memory_order_relaxed) > 1)
+			return true;
+		break;
 	default:
-		return false;
+		break;
 	}
+	if (!(be->options & CONF_OPT(REDISPATCH)))
+		return false;
+	/* Negative: counted from the last attempt back, -1 being the last. */
+	if (every < 0)
+		every += (int64_t)be->retries + 1;
+	return every > 0 ? done % (uint64_t)every == 0 : st->retries_left == 0;
 }
 
 static enum step redispatch(struct stream *st)

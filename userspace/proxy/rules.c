@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
+#include "proxy/track.h"
 #include "proxy/worker_priv.h"
 
 static void count_denied(struct stream *st, bool is_rsp)
@@ -34,8 +35,8 @@ static enum rule_verdict rule_deny(struct stream *st, const struct conf_proxy *p
 
 	count_denied(st, is_rsp);
 	stream_blame(st, 'P');
-	*ret_step = r->reply ? stream_answer_reply(st, r->reply, is_rsp ? 502 : 403) :
-			       stream_answer_status(st, is_rsp ? 502 : 403);
+	*ret_step = r->reply ? stream_answer_reply(st, r->reply, is_rsp ? 502 : 403)
+			     : stream_answer_status(st, is_rsp ? 502 : 403);
 	return RULE_STEP;
 }
 
@@ -83,7 +84,8 @@ static enum rule_verdict rule_return(struct stream *st, const struct conf_proxy 
 {
 	ctr_add(&st->fe_ctr->intercepted, 1);
 	stream_blame(st, 'L');
-	*ret_step = r->reply ? stream_answer_reply(st, r->reply, 200) : stream_answer_status(st, 200);
+	*ret_step = r->reply ? stream_answer_reply(st, r->reply, 200)
+			     : stream_answer_status(st, 200);
 	return RULE_STEP;
 }
 
@@ -152,9 +154,9 @@ static enum rule_verdict rule_redirect(struct stream *st, const struct conf_prox
 		return RULE_STEP;
 	}
 	headers = arena_printf(&st->arena, "location: " STR_FMT "\r\n%s%s%s%s", STR_ARG(location),
-			       rd->code == 302 || rd->code == 303 || rd->code == 307 ?
-				       "cache-control: no-cache\r\n" :
-				       "",
+			       rd->code == 302 || rd->code == 303 || rd->code == 307
+				       ? "cache-control: no-cache\r\n"
+				       : "",
 			       rd->set_cookie ? "set-cookie: " : "",
 			       rd->set_cookie ? rd->set_cookie : "", rd->set_cookie ? "\r\n" : "");
 	if (!headers.p) {
@@ -176,7 +178,8 @@ static enum rule_verdict rule_auth(struct stream *st, const struct conf_proxy *p
 	stream_blame(st, 'P');
 	headers = arena_printf(&st->arena, "%s: Basic realm=\"%s\"\r\ncache-control: no-cache\r\n",
 			       is_proxy ? "proxy-authenticate" : "www-authenticate", realm);
-	body = STR("<html><body><h1>401 Unauthorized</h1>\nYou need a valid user and password to access "
+	body = STR("<html><body><h1>401 Unauthorized</h1>\nYou need a valid user and password to "
+		   "access "
 		   "this content.\n</body></html>\n");
 	if (!headers.p)
 		*ret_step = stream_fail(st, 'R', 500);
@@ -219,12 +222,12 @@ static enum rule_verdict rule_set_timeout(struct stream *st, const struct conf_p
 	return RULE_NEXT;
 }
 
-static enum rule_verdict rule_unavailable(struct stream *st, const struct conf_proxy *px,
+/* prometheus-exporter is the only service there is. */
+static enum rule_verdict rule_use_service(struct stream *st, const struct conf_proxy *px,
 					  const struct conf_rule *r, struct http_msg *m,
 					  enum step *ret_step)
 {
-	stream_blame(st, 'L');
-	*ret_step = stream_answer_status(st, 501);
+	*ret_step = service_start_prometheus(st);
 	return RULE_STEP;
 }
 
@@ -260,25 +263,37 @@ static rule_fn *const actions[ACTION_COUNT] = {
 	[ACTION_SET_DST] = rule_addr,
 	[ACTION_SET_DST_PORT] = rule_addr,
 	[ACTION_CAPTURE] = rule_capture,
+	[ACTION_TRACK_SC] = rule_track,
+	[ACTION_SC_INC_GPC] = rule_sc_inc,
+	[ACTION_SC_SET_GPT] = rule_sc_set,
 	[ACTION_SET_LOG_LEVEL] = rule_set_log_level,
 	[ACTION_SET_TIMEOUT] = rule_set_timeout,
-	[ACTION_USE_SERVICE] = rule_unavailable,
+	[ACTION_USE_SERVICE] = rule_use_service,
 };
 
 static enum rule_verdict run_rules(struct stream *st, const struct conf_proxy *px,
 				   enum conf_ruleset set, struct http_msg *m, bool may_wait,
 				   enum step *ret_step)
 {
+	/* Where it stopped to wait: what stands before has had its effect. */
+	const struct conf_rule *resume = set == RULES_TCP_CONTENT ? st->rule : NULL;
 	struct list *pos;
 
 	list_for_each(pos, &px->rules[set]) {
 		const struct conf_rule *r = list_entry(pos, struct conf_rule, link);
 		enum rule_verdict v;
 		rule_fn *run = r->action < ACTION_COUNT ? actions[r->action] : NULL;
-		int c = r->cond ? cond_eval(r->cond, stream_subject(st)) : 1;
+		int c;
 
-		if (c == -EAGAIN && may_wait)
+		if (resume && r != resume)
+			continue;
+		if (resume)
+			resume = st->rule = NULL;
+		c = r->cond ? cond_eval(r->cond, stream_subject(st)) : 1;
+		if (c == -EAGAIN && may_wait) {
+			st->rule = r;
 			return RULE_WAIT;
+		}
 		if (c <= 0 || !run)
 			continue;
 		v = run(st, px, r, m, ret_step);
@@ -321,6 +336,7 @@ bool rules_admit(struct client *cl, enum conf_ruleset set)
 			continue;
 		if (r->action == ACTION_ACCEPT || r->action == ACTION_ALLOW)
 			break;
+		track_client_rule(cl, r, &s);
 		if (r->action == ACTION_EXPECT_PROXY)
 			conn_expect_proxy(cl->conn);
 		if (r->action == ACTION_SET_VAR && !expr_eval(r->expr, &s, &v) &&

@@ -30,12 +30,13 @@ enum rule_verdict rule_header_edit(struct stream *st, const struct conf_proxy *p
 				   const struct conf_rule *r, struct http_msg *m,
 				   enum step *ret_step)
 {
-	struct str name = str_from_cstr(r->name), value = logfmt_eval_str(r->fmt, stream_subject(st));
+	struct str name = str_from_cstr(r->name),
+		   value = logfmt_eval_str(r->fmt, stream_subject(st));
 
 	if (!value.p)
 		return edit_done(st, -ENOMEM);
-	return edit_done(st, r->action == ACTION_SET_HEADER ? http_msg_set(m, name, value) :
-							      http_msg_add(m, name, value));
+	return edit_done(st, r->action == ACTION_SET_HEADER ? http_msg_set(m, name, value)
+							    : http_msg_add(m, name, value));
 }
 
 static bool name_matches(struct str name, struct str want, enum conf_match how)
@@ -54,7 +55,8 @@ static bool name_matches(struct str name, struct str want, enum conf_match how)
 }
 
 enum rule_verdict rule_header_del(struct stream *st, const struct conf_proxy *px,
-				  const struct conf_rule *r, struct http_msg *m, enum step *ret_step)
+				  const struct conf_rule *r, struct http_msg *m,
+				  enum step *ret_step)
 {
 	struct str want = str_from_cstr(r->name);
 
@@ -98,7 +100,8 @@ static struct str expand(struct stream *st, struct str tmpl, struct str subject,
 			continue;
 		}
 		if (k < n && pairs[2 * k] <= pairs[2 * k + 1] && pairs[2 * k + 1] <= subject.len) {
-			memcpy(out + len, subject.p + pairs[2 * k], pairs[2 * k + 1] - pairs[2 * k]);
+			memcpy(out + len, subject.p + pairs[2 * k],
+			       pairs[2 * k + 1] - pairs[2 * k]);
 			len += pairs[2 * k + 1] - pairs[2 * k];
 		}
 	}
@@ -218,7 +221,8 @@ static int set_method(struct stream *st, struct str v)
 	if (!is_clean(v))
 		return -EINVAL;
 	/* The response's framing depends on it: HEAD and CONNECT stay what they are. */
-	if (st->req.method == HTTP_METHOD_CONNECT || http_method_from_text(v) == HTTP_METHOD_CONNECT)
+	if (st->req.method == HTTP_METHOD_CONNECT ||
+	    http_method_from_text(v) == HTTP_METHOD_CONNECT)
 		return -EINVAL;
 	st->req.method_text = v;
 	st->req.method = (uint8_t)http_method_from_text(v);
@@ -243,8 +247,8 @@ static int uri_set(struct stream *st, const struct conf_rule *r, struct str v)
 		out = arena_printf(&st->arena, STR_FMT STR_FMT, STR_ARG(v), STR_ARG(query));
 		break;
 	default: /* set-query */
-		out = arena_printf(&st->arena, STR_FMT "%s" STR_FMT, STR_ARG(path), v.len ? "?" : "",
-				   STR_ARG(v));
+		out = arena_printf(&st->arena, STR_FMT "%s" STR_FMT, STR_ARG(path),
+				   v.len ? "?" : "", STR_ARG(v));
 		break;
 	}
 	if (!out.p)
@@ -293,7 +297,8 @@ enum rule_verdict rule_uri_edit(struct stream *st, const struct conf_proxy *px,
 }
 
 enum rule_verdict rule_set_status(struct stream *st, const struct conf_proxy *px,
-				  const struct conf_rule *r, struct http_msg *m, enum step *ret_step)
+				  const struct conf_rule *r, struct http_msg *m,
+				  enum step *ret_step)
 {
 	/* 1xx, 204 and 304 have no body: becoming or leaving one of them would break the framing. */
 	bool is_bare = r->number < 200 || r->number == 204 || r->number == 304;
@@ -308,8 +313,8 @@ enum rule_verdict rule_set_status(struct stream *st, const struct conf_proxy *px
 
 /* --- variables and captures -------------------------------------------------------------------------------- */
 
-enum rule_verdict rule_var(struct stream *st, const struct conf_proxy *px, const struct conf_rule *r,
-			   struct http_msg *m, enum step *ret_step)
+enum rule_verdict rule_var(struct stream *st, const struct conf_proxy *px,
+			   const struct conf_rule *r, struct http_msg *m, enum step *ret_step)
 {
 	const struct subject *s = stream_subject(st);
 	struct sample v = { .type = SAMPLE_STR };
@@ -325,7 +330,8 @@ enum rule_verdict rule_var(struct stream *st, const struct conf_proxy *px, const
 	} else if (expr_eval(r->expr, s, &v)) {
 		return RULE_NEXT;
 	}
-	return edit_done(st, subject_var_set(&st->subject, (enum var_scope)r->var_scope, r->var_id, &v));
+	return edit_done(
+		st, subject_var_set(&st->subject, (enum var_scope)r->var_scope, r->var_id, &v));
 }
 
 enum rule_verdict rule_capture(struct stream *st, const struct conf_proxy *px,
@@ -348,8 +354,8 @@ enum rule_verdict rule_capture(struct stream *st, const struct conf_proxy *px,
 	return RULE_NEXT;
 }
 
-enum rule_verdict rule_addr(struct stream *st, const struct conf_proxy *px, const struct conf_rule *r,
-			    struct http_msg *m, enum step *ret_step)
+enum rule_verdict rule_addr(struct stream *st, const struct conf_proxy *px,
+			    const struct conf_rule *r, struct http_msg *m, enum step *ret_step)
 {
 	bool is_src = r->action == ACTION_SET_SRC || r->action == ACTION_SET_SRC_PORT;
 	bool is_port = r->action == ACTION_SET_SRC_PORT || r->action == ACTION_SET_DST_PORT;

@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-#include "proxy/worker_priv.h"
+#include "proxy/h2_client.h"
 
 void side_init(struct side *s, struct stream *st, struct conn *c)
 {
@@ -18,6 +18,10 @@ void side_init(struct side *s, struct stream *st, struct conn *c)
 	s->conn = c;
 	s->is_first_chunk = true;
 	s->active_ns = loop_now(st->w->loop);
+	if (c && c->ops == &h2_exchange_ops) {
+		s->ops = &side_h2;
+		s->in.cap = H2_STREAM_WINDOW;
+	}
 }
 
 void side_fini(struct side *s)

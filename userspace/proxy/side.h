@@ -19,7 +19,7 @@
 struct stream;
 struct side;
 
-#define SIDE_SLICES 16
+#define SIDE_SLICES	16
 #define SIDE_BIG_WINDOW 65536
 
 enum side_event {
@@ -38,6 +38,11 @@ struct side_ops {
 	 * peer closed; -ENOMEM; other: broken. 1xx responses are heads of their own.
 	 */
 	int (*read_head)(struct side *s, struct http_msg *msg);
+	/*
+	 * Receives what there is, without looking at it. Called for every ready connection before any
+	 * of their streams runs: the kernel's receive path stays in the processor's caches, then the send path.
+	 */
+	void (*prefetch)(struct side *s);
 	/* Forgets the head read last (1xx), to read another. */
 	void (*drop_head)(struct side *s);
 	/* From here on the body of `msg` is read; framing TUNNEL: raw bytes, SIDE_END is their end. */

@@ -85,8 +85,8 @@ static int h1_side_read_head(struct side *s, struct http_msg *msg)
 
 		if (w->tail > w->base) {
 			struct str in = str_make(w->mem + w->base, w->tail - w->base);
-			int r = is_response ? h1_read_response(&s->head, in, msg, s->st->req.method) :
-					      h1_read_request(&s->head, in, msg);
+			int r = is_response ? h1_read_response(&s->head, in, msg, s->st->req.method)
+					    : h1_read_request(&s->head, in, msg);
 
 			if (r < 0)
 				return r;
@@ -108,6 +108,13 @@ static int h1_side_read_head(struct side *s, struct http_msg *msg)
 		if (n < 0)
 			return (int)n;
 	}
+}
+
+static void h1_side_prefetch(struct side *s)
+{
+	/* End or error will be met again by the reader: recv keeps telling (conn->peer_closed, is_broken). */
+	if (!s->in_body && s->conn->can_read && !s->conn->peer_closed && !s->conn->is_broken)
+		(void)!h1_fill(s);
 }
 
 static void h1_side_drop_head(struct side *s)
@@ -192,7 +199,8 @@ static enum side_event h1_side_read_body(struct side *s, struct str *slices, uns
 		s->is_read_closed = true;
 		if (n < 0)
 			return SIDE_GONE;
-		return s->body.framing == HTTP_BODY_TUNNEL || h1_body_eof(&s->body) ? SIDE_END : SIDE_GONE;
+		return s->body.framing == HTTP_BODY_TUNNEL || h1_body_eof(&s->body) ? SIDE_END
+										    : SIDE_GONE;
 	}
 }
 
@@ -219,8 +227,8 @@ static int h1_side_write_head(struct side *s, struct http_msg *msg, enum h1_conn
 	int r;
 
 	buf_init(&out, s->st->w->scratch, WORKER_SCRATCH);
-	r = msg->flags & HTTP_MSG_RESPONSE ? h1_write_response(&out, msg, conn) :
-					     h1_write_request(&out, msg, conn);
+	r = msg->flags & HTTP_MSG_RESPONSE ? h1_write_response(&out, msg, conn)
+					   : h1_write_request(&out, msg, conn);
 	if (r)
 		return r;
 	s->prefix = buf_str(&out);
@@ -262,6 +270,8 @@ static void h1_push(struct h1_vector *v, struct str s)
 
 /* Behind what write_head() may have put there: the scratch has a corner for the last chunk. */
 #define H1_SUFFIX_MAX 16384
+/* Up to here copying costs less than a vector does in the kernel (send against sendmsg). */
+#define H1_COALESCE_MAX 2048
 
 static int h1_gather(struct side *s, const struct str *slices, unsigned n, bool is_end,
 		     struct h1_vector *v)
@@ -294,6 +304,23 @@ static int h1_gather(struct side *s, const struct str *slices, unsigned n, bool 
 		h1_push(v, v->suffix);
 	}
 	return 0;
+}
+
+/* A head in the scratch and little behind it: one piece. The order of the bytes stays, so does their booking. */
+static void h1_coalesce(struct side *s, struct h1_vector *v)
+{
+	char *at = s->st->w->scratch + s->prefix.len;
+
+	if (v->n < 2 || s->prefix.p != s->st->w->scratch || v->iov[0].iov_base != s->prefix.p ||
+	    v->n_slices + v->suffix.len > H1_COALESCE_MAX ||
+	    s->prefix.len > WORKER_SCRATCH - H1_COALESCE_MAX - sizeof(v->chunk))
+		return;
+	for (int i = 1; i < v->n; i++) {
+		memcpy(at, v->iov[i].iov_base, v->iov[i].iov_len);
+		at += v->iov[i].iov_len;
+		v->iov[0].iov_len += v->iov[i].iov_len;
+	}
+	v->n = 1;
 }
 
 static int h1_hold(struct side *s, struct str text)
@@ -364,6 +391,7 @@ static ssize_t h1_side_write(struct side *s, const struct str *slices, unsigned 
 	if (r)
 		return r;
 	if (v.n && s->conn->can_write) {
+		h1_coalesce(s, &v);
 		sent = conn_sendv(s->conn, v.iov, v.n, false);
 		if (sent == -EAGAIN)
 			sent = 0;
@@ -394,6 +422,7 @@ static void h1_side_reset(struct side *s)
 const struct side_ops side_h1 = {
 	.name = "h1",
 	.read_head = h1_side_read_head,
+	.prefetch = h1_side_prefetch,
 	.drop_head = h1_side_drop_head,
 	.start_body = h1_side_start_body,
 	.read_body = h1_side_read_body,

@@ -6,9 +6,10 @@
  */
 #include "proxy/stream.h"
 
+#include "proxy/track.h"
 #include "proxy/worker_priv.h"
 
-#define ARENA_CHUNK 16384
+#define ARENA_CHUNK	 16384
 #define FREE_STREAMS_MAX 256
 /* Exchanges of one client (pipelined) that are run before others get their turn. */
 #define STREAM_BURST 8
@@ -39,6 +40,8 @@ static enum step (*const phase_run[PHASE_COUNT])(struct stream *st) = {
 	[PHASE_RSP_RULES] = phase_rsp_rules,
 	[PHASE_PUMP] = phase_pump,
 	[PHASE_TUNNEL] = phase_tunnel,
+	[PHASE_SERVICE] = phase_service,
+	[PHASE_SERVICE_SEND] = phase_service_send,
 	[PHASE_LOCAL] = phase_local,
 	[PHASE_END] = phase_end,
 };
@@ -199,11 +202,13 @@ static void stream_let_go(struct stream *st)
 {
 	struct worker *w = st->w;
 
+	track_stream_end(st);
 	lb_dequeue(&st->q, w->o.index);
 	list_del(&st->queue_link);
 	stream_drop_server_conn(st, true);
 	stream_release_server(st);
 	stream_leave_backend(st);
+	service_cancel(st);
 	loop_undefer(&st->resume);
 }
 
@@ -215,7 +220,7 @@ void stream_free(struct stream *st)
 	side_fini(&st->front);
 	side_fini(&st->back);
 	if (st->flags & STREAM_HAS_SUBJECT)
-		st->cl->vars = st->subject.vars[VAR_SESS];
+		client_session(st->cl)->vars = st->subject.vars[VAR_SESS];
 	st->cl->stream = NULL;
 	list_del(&st->link);
 	w->n_streams--;
@@ -311,7 +316,8 @@ static void stream_finish(struct stream *st)
 	stream_count_bytes(st);
 	stream_count_status(st);
 	stream_count_time(st, st->data_ns);
-	/* Before the slots are given back: the line shows the counts with this stream among them. */
+	track_finish(st);
+	/* Before the server and the slots are given back: the line names them. */
 	if (!(st->flags & STREAM_NO_LOG) && (st->fe->has_log || st->log_level != 0xff))
 		stream_log(st);
 }
@@ -320,7 +326,8 @@ static void stream_finish(struct stream *st)
 static bool stream_is_request_done(const struct stream *st)
 {
 	return (st->flags & STREAM_REQ_PARSED) &&
-	       (st->req_flow.is_done || (!st->req_flow.is_active && st->req.framing == HTTP_BODY_NONE));
+	       (st->req_flow.is_done ||
+		(!st->req_flow.is_active && st->req.framing == HTTP_BODY_NONE));
 }
 
 /* The next request is in the buffer already: the same stream serves it, its buffer's contents moved up. */
@@ -339,9 +346,9 @@ static void stream_again(struct stream *st, struct client *cl)
 	side_init(&st->front, st, cl->conn);
 	side_init(&st->back, st, NULL);
 	st->front.head_mem = kept.head_mem;
-	st->front.in = (struct window){
-		.mem = kept.head_mem, .cap = w->head_size, .tail = (uint32_t)left.len
-	};
+	st->front.in = (struct window){ .mem = kept.head_mem,
+					.cap = w->head_size,
+					.tail = (uint32_t)left.len };
 	st->front.rx = left.len;
 	pool_put(&w->big_pool, kept.big_mem);
 	pool_put(&w->big_pool, kept.pending.mem);
@@ -364,7 +371,8 @@ enum step phase_end(struct stream *st)
 	if (st->back.conn)
 		stream_keep_server_conn(st);
 	/* A new configuration was adopted meanwhile: the next request begins with it. */
-	if (keep && side_leftover(&st->front).len && cl->snap == st->w->snap && !st->front.big_mem) {
+	if (keep && side_leftover(&st->front).len && cl->snap == st->w->snap &&
+	    !st->front.big_mem) {
 		cl->n_requests++;
 		stream_again(st, cl);
 		return STEP_GO;

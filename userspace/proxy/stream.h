@@ -23,6 +23,7 @@ enum client_state {
 	CLIENT_HANDSHAKE, /* TLS or PROXY header */
 	CLIENT_IDLE, /* between requests */
 	CLIENT_BUSY, /* has a stream */
+	CLIENT_MUX, /* HTTP/2: any number of streams, each with a client of its own */
 	CLIENT_LINGER, /* answered and half-closed: reads on so that the answer is not lost to a reset */
 };
 
@@ -37,10 +38,13 @@ struct client {
 	struct lb_backend *fe_rt;
 	struct hg_l7_counters *ctr; /* of the frontend */
 	struct stream *stream;
+	struct h2_conn *mux; /* CLIENT_MUX */
+	struct client *parent; /* of an HTTP/2 stream's client: the real one */
 	struct timer timer; /* handshake, idle, linger */
 	struct conn *own; /* http-reuse never: this client's server connection, and whose it is */
 	struct server *own_srv;
 	struct vars *vars; /* sess.* */
+	struct track *track; /* of connection and session rules; NULL: nothing */
 	struct arena arena; /* of vars; empty until used */
 	uint64_t accept_ns, accept_wall; /* loop clocks */
 	uint64_t idle_ns; /* since when it waits */
@@ -52,37 +56,47 @@ struct client {
 };
 _Static_assert(sizeof(struct client) + sizeof(struct conn) <= 512, "memory of an idle connection");
 
+/* Whose session variables these are. */
+static inline struct client *client_session(struct client *cl)
+{
+	return cl->parent ? cl->parent : cl;
+}
+
 /* client.c */
+uint64_t client_idle_timeout(const struct client *cl);
 void client_accepted(struct worker *w, const struct proxy_bind *pb, struct conn *c);
 void client_close(struct client *cl, bool reset);
 /* Closes after the peer had a chance to read the answer. */
 void client_linger(struct client *cl);
 /* A stream to go on with: bytes are there, or may be. NULL: idle or closed. */
 struct stream *client_next_stream(struct client *cl);
-void client_rebind(struct client *cl); /* idle, and a new snapshot was adopted */
+/* Without a stream, and a new snapshot was adopted: goes on with that. False: closed, its address is gone. */
+bool client_rebind(struct client *cl);
 void client_set_idle(struct client *cl);
 
 /* --- phases --------------------------------------------------------------------------------------- */
 
 /* In the order of a request's life. Second: second termination character; third: for people. */
-#define STREAM_PHASES(X)                                                            \
-	X(TCP_CONTENT, 'R', "inspecting content")                                   \
-	X(REQ_HEAD, 'R', "reading the request")                                     \
-	X(FE_RULES, 'R', "frontend rules")                                          \
-	X(ROUTE, 'R', "choosing a backend")                                         \
-	X(BE_RULES, 'R', "backend rules")                                           \
-	X(TARPIT, 'T', "held in the tarpit")                                        \
-	X(WAIT_BODY, 'R', "waiting for the body")                                   \
-	X(PICK, 'C', "choosing a server")                                           \
-	X(QUEUE, 'Q', "waiting for a server slot")                                  \
-	X(RETRY_WAIT, 'C', "waiting before the next attempt")                       \
-	X(CONNECT, 'C', "connecting to the server")                                 \
-	X(SEND, 'H', "sending the request")                                         \
-	X(RSP_HEAD, 'H', "waiting for the response")                                \
-	X(RSP_RULES, 'H', "response rules")                                         \
-	X(PUMP, 'D', "transferring the body")                                       \
-	X(TUNNEL, 'D', "tunnelling")                                                \
-	X(LOCAL, 'L', "sending an answer of our own")                               \
+#define STREAM_PHASES(X)                                      \
+	X(TCP_CONTENT, 'R', "inspecting content")             \
+	X(REQ_HEAD, 'R', "reading the request")               \
+	X(FE_RULES, 'R', "frontend rules")                    \
+	X(ROUTE, 'R', "choosing a backend")                   \
+	X(BE_RULES, 'R', "backend rules")                     \
+	X(TARPIT, 'T', "held in the tarpit")                  \
+	X(WAIT_BODY, 'R', "waiting for the body")             \
+	X(PICK, 'C', "choosing a server")                     \
+	X(QUEUE, 'Q', "waiting for a server slot")            \
+	X(RETRY_WAIT, 'C', "waiting before the next attempt") \
+	X(CONNECT, 'C', "connecting to the server")           \
+	X(SEND, 'H', "sending the request")                   \
+	X(RSP_HEAD, 'H', "waiting for the response")          \
+	X(RSP_RULES, 'H', "response rules")                   \
+	X(PUMP, 'D', "transferring the body")                 \
+	X(TUNNEL, 'D', "tunnelling")                          \
+	X(SERVICE, 'L', "asking the control thread")           \
+	X(SERVICE_SEND, 'L', "sending its answer")            \
+	X(LOCAL, 'L', "sending an answer of our own")         \
 	X(END, '-', "ending")
 
 enum stream_phase {
@@ -124,6 +138,8 @@ enum stream_flags {
 	STREAM_PAYLOAD_FINAL = 1 << 18, /* inspection time is over */
 	STREAM_ALLOW_FINAL = 1 << 19, /* a rule said accept: the rest of its list is skipped */
 	STREAM_HAS_SUBJECT = 1 << 20, /* st->subject is filled */
+	STREAM_STICK_DONE = 1 << 21, /* `stick` rules have run */
+	STREAM_SERVICE = 1 << 30, /* control answers: no server, and the log says so */
 };
 
 /* An answer of our own that is on its way or planned. */
@@ -166,7 +182,8 @@ struct stream {
 	uint64_t start_ns, start_wall; /* first byte of the request (tcp: accept) */
 	uint64_t req_ns, queue_ns, conn_ns, rsp_ns, data_ns; /* when each was reached; 0: not */
 	uint64_t deadline_ns; /* of the phase where it is not a matter of flows */
-	uint64_t timeout_server_ns, timeout_tunnel_ns, timeout_client_ns; /* as configured or set by a rule */
+	uint64_t timeout_server_ns, timeout_tunnel_ns,
+		timeout_client_ns; /* as configured or set by a rule */
 	uint64_t bytes_in, bytes_out;
 	struct vars *vars_txn, *vars_req, *vars_res;
 	struct str *req_captures, *rsp_captures; /* fe->n_*_captures, or NULL */
@@ -175,6 +192,10 @@ struct stream {
 	struct str unique_id;
 	const struct conf_rule *rule; /* where evaluation stopped to wait */
 	struct local_answer local;
+	struct service_call *call; /* what control is asked, and its answer */
+	size_t service_at; /* sent of the first chunk of that */
+	struct track *track; /* track-sc of content and HTTP rules; track.h */
+	struct stick_store *stores;
 	struct subject_log *log;
 	struct addr src, dst; /* set-src, set-dst; family 0: the connection's */
 	uint8_t log_level; /* 0xff: not set by a rule; 0xfe: silent */
@@ -225,6 +246,8 @@ enum step phase_rsp_head(struct stream *st); /* stream_rsp.c */
 enum step phase_rsp_rules(struct stream *st);
 enum step phase_pump(struct stream *st);
 enum step phase_local(struct stream *st); /* errors.c */
+enum step phase_service(struct stream *st); /* service.c */
+enum step phase_service_send(struct stream *st);
 enum step phase_end(struct stream *st); /* stream.c */
 
 /* stream_srv.c: the server side of a stream */
@@ -232,6 +255,7 @@ void stream_drop_server_conn(struct stream *st, bool reset);
 void stream_keep_server_conn(struct stream *st); /* to the pool, or closed */
 void stream_release_server(struct stream *st); /* slot, lists, counters */
 void stream_on_turn(struct queue_entry *q, struct server *srv);
+void stream_leave_queue(struct stream *st); /* its wait failed */
 void idle_conn_event(struct conn *c);
 
 /* retry.c */
@@ -248,9 +272,10 @@ void stream_on_timer(struct timer *t);
 
 /* errors.c */
 enum step stream_answer_status(struct stream *st, unsigned status);
-enum step stream_answer_reply(struct stream *st, const struct conf_reply *r, unsigned default_status);
-enum step stream_answer_text(struct stream *st, unsigned status, struct str headers, struct str type,
-			     struct str body);
+enum step stream_answer_reply(struct stream *st, const struct conf_reply *r,
+			      unsigned default_status);
+enum step stream_answer_text(struct stream *st, unsigned status, struct str headers,
+			     struct str type, struct str body);
 /* A whole constant answer for a client without a stream (408 before the first byte). */
 struct str error_page(struct arena *arena, unsigned status, bool is_close);
 
@@ -269,13 +294,23 @@ enum rule_verdict rules_run_tcp(struct stream *st, const struct conf_proxy *px,
 bool rules_admit(struct client *cl, enum conf_ruleset set);
 /* One edit of a header, path, variable …; rules.c's table. */
 typedef enum rule_verdict rule_fn(struct stream *st, const struct conf_proxy *px,
-				  const struct conf_rule *r, struct http_msg *m, enum step *ret_step);
-extern rule_fn rule_header_edit, rule_header_del, rule_replace_header, rule_uri_edit, rule_set_status,
-	rule_var, rule_capture, rule_addr;
+				  const struct conf_rule *r, struct http_msg *m,
+				  enum step *ret_step);
+extern rule_fn rule_header_edit, rule_header_del, rule_replace_header, rule_uri_edit,
+	rule_set_status, rule_var, rule_capture, rule_addr;
 
 /* subject.c */
 const struct subject *stream_subject(struct stream *st); /* refreshed */
 void subject_of_client(struct client *cl, struct arena *arena, struct subject *ret_subject);
+
+/* service.c: what control answers */
+struct service_call;
+enum step service_start_prometheus(struct stream *st);
+/* Is the statistics page of `px` asked for? Then service_start_stats(). */
+bool service_is_stats(const struct stream *st, const struct conf_proxy *px);
+enum step service_start_stats(struct stream *st, const struct conf_proxy *px);
+enum step service_timeout(struct stream *st);
+void service_cancel(struct stream *st); /* nobody waits any more */
 
 /* cookie.c */
 void cookie_read_request(struct stream *st); /* finds the server asked for; edits the request */

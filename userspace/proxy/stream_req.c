@@ -6,7 +6,8 @@
  */
 #include <errno.h>
 
-#include "proxy/worker_priv.h"
+#include "proxy/track.h"
+#include "proxy/h2_client.h"
 
 /* Nothing came but the end, or nothing at all: no request, no stream. */
 static enum step req_nothing(struct stream *st, int why)
@@ -46,8 +47,10 @@ static enum step req_incomplete(struct stream *st, int r)
 		st->front.conn->doing = "reading the request";
 		return STEP_WAIT;
 	}
-	if (st->front.in.tail == 0 && r != -ENOMEM)
+	if (st->front.in.tail == 0 && r != -ENOMEM && r != -EBADMSG)
 		return req_nothing(st, r);
+	if (r == -EBADMSG && h2_client_is_preface(st))
+		return h2_client_take_over(st);
 	if (r == -EBADMSG)
 		return req_refused(st);
 	if (r == -ENOMEM)
@@ -75,7 +78,8 @@ static void req_note_captures(struct stream *st)
 			continue;
 		f = http_msg_find_name(&st->req, str_from_cstr(c->name), 0);
 		if (f)
-			st->req_captures[c->index] = arena_str(&st->arena, str_sub(f->value, 0, c->len));
+			st->req_captures[c->index] = arena_str(&st->arena,
+							       str_sub(f->value, 0, c->len));
 	}
 }
 
@@ -93,6 +97,7 @@ enum step phase_req_head(struct stream *st)
 	st->req_ns = loop_now(st->w->loop);
 	ctr_add(&st->fe_ctr->requests, 1);
 	ctr_add(&st->w->ctr->requests, 1);
+	track_request(st);
 	front->conn->doing = "request";
 	if ((st->req.flags & HTTP_MSG_KEEP_ALIVE) && !(st->fe->options & CONF_OPT(HTTPCLOSE)) &&
 	    !atomic_load_explicit(&st->w->o.shared->is_stopping, memory_order_relaxed) &&
@@ -137,12 +142,15 @@ static enum step req_rules(struct stream *st, const struct conf_proxy *px, enum 
 
 		if (list_is_empty(&px->rules[sets[i]]))
 			continue;
-		v = sets[i] == RULES_TCP_CONTENT ? rules_run_tcp(st, px, sets[i], &step) :
-						   rules_run_http(st, px, sets[i], &step);
+		v = sets[i] == RULES_TCP_CONTENT ? rules_run_tcp(st, px, sets[i], &step)
+						 : rules_run_http(st, px, sets[i], &step);
 		if (v == RULE_STEP)
 			return step;
 		/* The whole head is here: what it does not decide, nothing will. */
 	}
+	/* Behind the rules, so that they guard the page too. */
+	if (unlikely(px->stats.is_enabled) && service_is_stats(st, px))
+		return service_start_stats(st, px);
 	return stream_go(st, next);
 }
 
@@ -205,7 +213,8 @@ enum step phase_route(struct stream *st)
 	gauge_add(&st->be_ctr->cur_sessions, 1);
 	ctr_max(&st->be_ctr->max_sessions, (uint64_t)st->be_ctr->cur_sessions);
 	ctr_add(&st->be_ctr->sessions, 1);
-	__atomic_store_n(&st->be_ctr->last_session_s, st->start_wall / 1000000000u, __ATOMIC_RELAXED);
+	__atomic_store_n(&st->be_ctr->last_session_s, st->start_wall / 1000000000u,
+			 __ATOMIC_RELAXED);
 	st->retries_left = st->be->retries;
 	if (!st->timeout_server_ns)
 		st->timeout_server_ns = st->be->timeout.server;
@@ -230,10 +239,12 @@ static int req_add_forwarded_for(struct stream *st, const struct conf_proxy *px)
 		return 0;
 	if (px->has_forwardfor_except && addr_prefix_has(&px->forwardfor_except, src))
 		return 0;
-	name = px->forwardfor_header ? str_from_cstr(px->forwardfor_header) : STR("X-Forwarded-For");
+	name = px->forwardfor_header ? str_from_cstr(px->forwardfor_header)
+				     : STR("X-Forwarded-For");
 	if (px->forwardfor_if_none && http_msg_find_name(&st->req, name, 0))
 		return 0;
-	return http_msg_add(&st->req, name, str_make(text, addr_format_ip(src, text, sizeof(text))));
+	return http_msg_add(&st->req, name,
+			    str_make(text, addr_format_ip(src, text, sizeof(text))));
 }
 
 static int req_add_unique_id(struct stream *st)
@@ -260,7 +271,8 @@ static int req_finish_head(struct stream *st)
 	    http_msg_has(&st->req, HTTP_FIELD_PROXY_CONNECTION))
 		http_msg_strip_hop_by_hop(&st->req, st->flags & STREAM_UPGRADE);
 	if ((st->fe->options | st->be->options) & CONF_OPT(FORWARDFOR))
-		r = req_add_forwarded_for(st, st->be->options & CONF_OPT(FORWARDFOR) ? st->be : st->fe);
+		r = req_add_forwarded_for(st,
+					  st->be->options & CONF_OPT(FORWARDFOR) ? st->be : st->fe);
 	return r ? r : req_add_unique_id(st);
 }
 

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 
+#include "proxy/track.h"
 #include "proxy/worker_priv.h"
 
 static void count_rsp_error(struct stream *st)
@@ -151,6 +152,7 @@ enum step phase_rsp_head(struct stream *st)
 	} while (rsp_is_interim(st));
 	st->flags |= STREAM_RSP_PARSED;
 	st->rsp_ns = loop_now(st->w->loop);
+	track_response(st);
 	if (st->srv_conf && st->be->balance.algo == BALANCE_PEAK_EWMA)
 		server_observe_latency(st->srv, st->rsp_ns - st->conn_ns);
 	if (atomic_load_explicit(&st->srv->observed_errors, memory_order_relaxed))
@@ -180,7 +182,8 @@ static void rsp_note_captures(struct stream *st)
 			continue;
 		f = http_msg_find_name(&st->rsp, str_from_cstr(c->name), 0);
 		if (f)
-			st->rsp_captures[c->index] = arena_str(&st->arena, str_sub(f->value, 0, c->len));
+			st->rsp_captures[c->index] = arena_str(&st->arena,
+							       str_sub(f->value, 0, c->len));
 	}
 }
 
@@ -236,6 +239,8 @@ enum step phase_rsp_rules(struct stream *st)
 	if (http_msg_has(rsp, HTTP_FIELD_CONNECTION) || http_msg_has(rsp, HTTP_FIELD_UPGRADE) ||
 	    http_msg_has(rsp, HTTP_FIELD_KEEP_ALIVE))
 		http_msg_strip_hop_by_hop(rsp, rsp->status == 101);
+	if (unlikely(!list_is_empty(&st->be->stick_rules)))
+		track_stick_store(st);
 	if (st->be->cookie.name && cookie_edit_response(st))
 		return stream_fail(st, 'R', 500);
 	/* Before the framing towards the client is decided: the reader follows what the server said. */

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 
+#include "proxy/track.h"
 #include "proxy/worker_priv.h"
 
 /* --- choosing --------------------------------------------------------------------------------------- */
@@ -56,9 +57,11 @@ static void pick_key(struct stream *st, struct lb_request *rq)
 		while (query.p) {
 			struct str item = str_cut(&query, '&');
 
-			if (str_is_prefix(item, name) && item.len > name.len && item.p[name.len] == '=') {
+			if (str_is_prefix(item, name) && item.len > name.len &&
+			    item.p[name.len] == '=') {
 				rq->hash = lb_hash_key((enum conf_hash_func)b->hash_func,
-						       b->has_avalanche, str_from(item, name.len + 1));
+						       b->has_avalanche,
+						       str_from(item, name.len + 1));
 				rq->has_hash = true;
 				return;
 			}
@@ -69,7 +72,8 @@ static void pick_key(struct stream *st, struct lb_request *rq)
 		if (!b->hash_expr || expr_eval(b->hash_expr, stream_subject(st), &key) ||
 		    sample_cast(&key, SAMPLE_BIN, &st->arena))
 			break;
-		rq->hash = lb_hash_key((enum conf_hash_func)b->hash_func, b->has_avalanche, key.str);
+		rq->hash = lb_hash_key((enum conf_hash_func)b->hash_func, b->has_avalanche,
+				       key.str);
 		rq->has_hash = true;
 		break;
 	default:
@@ -127,6 +131,8 @@ enum step phase_pick(struct stream *st)
 		return stream_fail(st, 'C', 0);
 	if (!rq.force && !list_is_empty(&st->be->use_servers) && !st->avoid)
 		rq.force = pick_use_server(st);
+	if (unlikely(!list_is_empty(&st->be->stick_rules)))
+		rq.force = track_stick_pick(st, rq.force);
 	pick_key(st, &rq);
 	switch (lb_pick(st->be_rt, &rq, &srv)) {
 	case LB_PICKED:
@@ -157,12 +163,19 @@ void stream_on_turn(struct queue_entry *q, struct server *srv)
 	stream_resume_later(st);
 }
 
+/* In vain: the log tells how long it waited. */
+void stream_leave_queue(struct stream *st)
+{
+	lb_dequeue(&st->q, st->w->o.index);
+	list_del(&st->queue_link);
+	st->queue_ns = loop_now(st->w->loop);
+}
+
 enum step phase_queue(struct stream *st)
 {
 	if (!stream_is_client_gone(st))
 		return STEP_WAIT;
-	lb_dequeue(&st->q, st->w->o.index);
-	list_del(&st->queue_link);
+	stream_leave_queue(st);
 	ctr_add(&st->be_ctr->cli_aborts, 1);
 	return stream_fail(st, 'C', 0);
 }

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 
+#include "proxy/track.h"
 #include "proxy/worker_priv.h"
 
 static int ask_tls(const struct subject *s, bool is_back, enum subject_tls_field f,
@@ -137,8 +138,10 @@ static int ask_count(const struct subject *s, enum subject_count c, struct str n
 	}
 }
 
-static const struct subject_ops stream_ops = { .tls = ask_tls, .count = ask_count };
-static const struct subject_ops client_ops = { .tls = ask_tls };
+static const struct subject_ops stream_ops = { .tls = ask_tls,
+					       .count = ask_count,
+					       .table = track_ask_stream };
+static const struct subject_ops client_ops = { .tls = ask_tls, .table = track_ask_client };
 
 /* --- filling ------------------------------------------------------------------------------------------ */
 
@@ -172,9 +175,9 @@ static void fill_client(const struct client *cl, struct subject *s)
 
 void subject_of_client(struct client *cl, struct arena *arena, struct subject *ret_subject)
 {
-	*ret_subject = (struct subject){ .arena = arena, .ops = &client_ops };
-	ret_subject->sess_arena = &cl->arena;
-	ret_subject->vars[VAR_SESS] = cl->vars;
+	*ret_subject = (struct subject){ .arena = arena, .ops = &client_ops, .owner = cl };
+	ret_subject->sess_arena = &client_session(cl)->arena;
+	ret_subject->vars[VAR_SESS] = client_session(cl)->vars;
 	fill_conn(&ret_subject->front, cl->conn, 0);
 	fill_client(cl, ret_subject);
 }
@@ -204,8 +207,8 @@ const struct subject *stream_subject(struct stream *st)
 
 	if (!(st->flags & STREAM_HAS_SUBJECT)) {
 		*s = (struct subject){ .arena = &st->arena, .ops = &stream_ops, .owner = st };
-		s->sess_arena = &st->cl->arena;
-		s->vars[VAR_SESS] = st->cl->vars;
+		s->sess_arena = &client_session(st->cl)->arena;
+		s->vars[VAR_SESS] = client_session(st->cl)->vars;
 		fill_conn(&s->front, st->front.conn, major);
 		fill_client(st->cl, s);
 		st->flags |= STREAM_HAS_SUBJECT;
@@ -230,7 +233,8 @@ const struct subject *stream_subject(struct stream *st)
 		}
 	}
 	if (st->back.conn && s->back.handle != st->back.conn)
-		fill_conn(&s->back, st->back.conn, st->flags & STREAM_RSP_PARSED ? st->rsp.major : 0);
+		fill_conn(&s->back, st->back.conn,
+			  st->flags & STREAM_RSP_PARSED ? st->rsp.major : 0);
 	if (st->be) {
 		s->backend_name = str_from_cstr(st->be->name);
 		s->backend_id = st->be->id;

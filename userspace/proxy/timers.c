@@ -84,12 +84,14 @@ static uint64_t stream_deadline(const struct stream *st, const struct side **ret
 	case PHASE_QUEUE:
 	case PHASE_RETRY_WAIT:
 	case PHASE_CONNECT:
+	case PHASE_SERVICE:
 		return st->deadline_ns;
 	case PHASE_SEND:
 	case PHASE_RSP_HEAD:
 	case PHASE_PUMP:
 	case PHASE_TUNNEL:
 		return body_deadline(st, ret_side);
+	case PHASE_SERVICE_SEND:
 	case PHASE_LOCAL:
 		return after(st->front.active_ns, t->client);
 	default:
@@ -140,10 +142,14 @@ static enum step stream_timeout(struct stream *st, const struct side *side)
 	case PHASE_RETRY_WAIT:
 		return STEP_GO;
 	case PHASE_QUEUE:
+		stream_leave_queue(st);
 		return stream_fail(st, 's', 503);
 	case PHASE_CONNECT:
 		st->back.conn->error = CONN_ERR_TIMEOUT;
 		return stream_retry_connect(st);
+	case PHASE_SERVICE:
+		return service_timeout(st);
+	case PHASE_SERVICE_SEND:
 	case PHASE_LOCAL:
 		return stream_fail(st, 'c', 0);
 	default:

@@ -8,15 +8,16 @@
 #include <sched.h>
 #include <stdio.h>
 
-#include "proxy/worker_priv.h"
+#include "proxy/track.h"
+#include "proxy/h2_client.h"
 
-#define TICK_NS		  1000000000ull
-#define HEAD_POOL_MAX	  1024
-#define BIG_POOL_MAX	  64
-#define DEFAULT_BUFSIZE	  16384
-#define REQUEST_ID_BATCH  1024
-#define SUFFIX_CORNER	  16384 /* behind the scratch: last chunks, see side_h1.c */
-#define MIN_HEAD_SIZE	  1024
+#define TICK_NS		 1000000000ull
+#define HEAD_POOL_MAX	 1024
+#define BIG_POOL_MAX	 64
+#define DEFAULT_BUFSIZE	 16384
+#define REQUEST_ID_BATCH 1024
+#define SUFFIX_CORNER	 16384 /* behind the scratch: last chunks, see side_h1.c */
+#define MIN_HEAD_SIZE	 1024
 
 uint64_t worker_next_request_id(struct worker *w)
 {
@@ -48,7 +49,7 @@ void worker_adopt(struct worker *w)
 	list_for_each_safe(pos, tmp, &w->clients) {
 		struct client *cl = list_entry(pos, struct client, link);
 
-		if (cl->state == CLIENT_IDLE && cl->snap != w->snap)
+		if ((cl->state == CLIENT_IDLE || cl->state == CLIENT_MUX) && cl->snap != w->snap)
 			client_rebind(cl);
 	}
 }
@@ -118,6 +119,8 @@ void worker_begin_drain(struct worker *w)
 
 		if (cl->state == CLIENT_IDLE)
 			client_close(cl, false);
+		else if (cl->state == CLIENT_MUX)
+			h2_client_drain(cl);
 	}
 	worker_check_drained(w);
 }
@@ -131,8 +134,8 @@ static void close_idle_servers(struct worker *w)
 		struct lb_backend *be = w->snap->backends[px->index];
 
 		list_for_each(spos, &px->servers) {
-			struct server *s =
-				lb_server_of(be, list_entry(spos, struct conf_server, link));
+			struct server *s = lb_server_of(be,
+							list_entry(spos, struct conf_server, link));
 
 			if (s)
 				idle_purge(s, w->o.index, 0, true);
@@ -154,7 +157,8 @@ static void worker_pin(const struct worker *w)
 	CPU_ZERO(&set);
 	CPU_SET((unsigned)w->o.cpu, &set);
 	if (pthread_setaffinity_np(pthread_self(), sizeof(set), &set))
-		log_msg(LOG_LVL_WARNING, "worker %u: cannot run on cpu %d only", w->o.index, w->o.cpu);
+		log_msg(LOG_LVL_WARNING, "worker %u: cannot run on cpu %d only", w->o.index,
+			w->o.cpu);
 }
 
 static void *worker_main(void *arg)
@@ -170,7 +174,8 @@ static void *worker_main(void *arg)
 	timer_start(w->loop, &w->tick, TICK_NS);
 	r = loop_run(w->loop);
 	if (r)
-		log_msg(LOG_LVL_EMERG, "worker %u: event loop failed: %s", w->o.index, strerror(-r));
+		log_msg(LOG_LVL_EMERG, "worker %u: event loop failed: %s", w->o.index,
+			strerror(-r));
 	worker_unlisten(w);
 	worker_end_all(w, 'K');
 	close_idle_servers(w);
@@ -189,6 +194,8 @@ static void worker_free(struct worker *w)
 	stream_pool_free(w);
 	net_worker_fini(&w->net);
 	pool_trim(&w->client_pool);
+	pool_trim(&w->exchange_pool);
+	pool_trim(&w->track_pool);
 	pool_trim(&w->head_pool);
 	pool_trim(&w->big_pool);
 	loop_destroy(w->loop);
@@ -255,6 +262,8 @@ static int worker_init(struct worker *w, const struct worker_opts *o)
 		return r;
 	net_worker_init(&w->net, w->loop, o->index);
 	pool_init(&w->client_pool, "client", sizeof(struct client), 4096);
+	pool_init(&w->track_pool, "track", track_size(TRACK_POOLED), 4096);
+	pool_init(&w->exchange_pool, "h2 exchange", sizeof(struct h2_exchange), 1024);
 	pool_init(&w->head_pool, "head", w->head_size, HEAD_POOL_MAX);
 	pool_init(&w->big_pool, "big", SIDE_BIG_WINDOW, BIG_POOL_MAX);
 	snapshot_view_init(&w->view, o->hub, worker_said_done);

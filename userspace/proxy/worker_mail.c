@@ -131,7 +131,8 @@ static struct order *order_new(struct worker *w, void (*deliver)(struct mail *m)
 	struct order *o = mem_zalloc(sizeof(*o));
 
 	if (!o) {
-		log_msg(LOG_LVL_ALERT, "out of memory: a command could not reach worker %u", w->o.index);
+		log_msg(LOG_LVL_ALERT, "out of memory: a command could not reach worker %u",
+			w->o.index);
 		return NULL;
 	}
 	o->mail.deliver = deliver;

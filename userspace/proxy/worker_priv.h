@@ -10,7 +10,7 @@
 #include "proxy/stream.h"
 
 /* Heads are serialised here before they leave: a head buffer plus everything rules may add. */
-#define WORKER_SCRATCH 98304
+#define WORKER_SCRATCH	98304
 #define WORKER_LOG_LINE 8192
 
 struct worker_listener {
@@ -43,7 +43,8 @@ struct worker {
 	struct list streams; /* stream.link */
 	struct list queued; /* stream.queue_link: waiting for a server slot */
 	unsigned n_clients, n_streams;
-	struct pool client_pool, head_pool, big_pool;
+	unsigned n_service_calls; /* service.c: questions to control, and answers being sent */
+	struct pool client_pool, exchange_pool, head_pool, big_pool, track_pool;
 	struct list free_streams;
 	unsigned n_free_streams;
 	uint32_t head_size; /* tune.bufsize at the start of the worker */
@@ -59,7 +60,8 @@ struct worker {
 	char *scratch; /* WORKER_SCRATCH */
 	char *log_line; /* WORKER_LOG_LINE */
 	/* Control and other workers: each mail is in flight at most once (the flag). */
-	struct mail news_mail, drain_mail, kill_mail, stop_mail, resume_mail, drained_mail, bury_mail;
+	struct mail news_mail, drain_mail, kill_mail, stop_mail, resume_mail, drained_mail,
+		bury_mail;
 	_Atomic bool news_sent, kill_sent, resume_sent;
 	_Atomic bool has_limit_paused; /* some listener of ours waits for a connection to end */
 	struct done_mail done[SNAPSHOT_GENERATIONS];

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Stage fragment: the first fragment of a datagram has the ports, so it finds service and backend as any
+ * packet does, and leaves both behind for the later ones. A later one that comes first finds nothing: it is
+ * not kept back (there is nowhere to keep it), and the sender's retransmission or the next datagram makes
+ * it good. Odd packets only: no well-formed one comes here.
+ */
+#ifndef HG_BPF_STAGE_FRAGMENT_H
+#define HG_BPF_STAGE_FRAGMENT_H
+
+#include "bpf/stage_select.h"
+
+INLINE u64 fragment_hash(const struct pkt *p, bool v6)
+{
+	__be32 src[4], dst[4];
+
+	read_addrs(p, v6, src, dst);
+	return hg_fragment_hash(src, dst, p->frag_id, v6 ? 0 : p->proto, ro.hash_seed);
+}
+
+/* In entry order by age: the oldest datagram gives way. */
+GLOBAL u32 fragment_store(u64 hash, u32 id, u32 port)
+{
+	u32 index = hg_line_of(hash, ro.fragment_mask), now = tick_now(), best = 0, way = 0, i, y;
+	struct hg_line *l = bpf_map_lookup_elem(&fragments, &index);
+
+	if (!l)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < HG_LINE_WAYS; i++) {
+		y = 1 + tick_age(l->meta[i], now);
+		if (!l->word[i])
+			y = 0x20000;
+		if ((l->word[i] ^ hash) <= 0xffff)
+			y = 0x40000;
+		if (y > best) {
+			best = y;
+			way = i;
+		}
+	}
+	if (way >= HG_LINE_WAYS)
+		return 0;
+	l->meta[way] = port << 16 | now;
+	*(volatile u64 *)&l->word[way] = HG_WORD_MAKE(hash, id);
+	count_event(HG_EVENT_FRAG_FIRST);
+	return 0;
+}
+
+/* Port as it lies in the upper half, backend id in the lower; 0: not known, or too long ago. */
+GLOBAL u32 fragment_find(u64 hash)
+{
+	u32 index = hg_line_of(hash, ro.fragment_mask), i, meta;
+	struct hg_line *l = bpf_map_lookup_elem(&fragments, &index);
+	u64 word;
+
+	if (!l)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < HG_LINE_WAYS; i++) {
+		word = READ_ONCE(l->word[i]);
+		meta = READ_ONCE(l->meta[i]);
+		if ((word ^ hash) <= 0xffff && tick_age(meta, tick_now()) <= ro.fragment_ticks)
+			return (meta & 0xffff0000) | HG_WORD_BACKEND(word);
+	}
+	return 0;
+}
+
+/* Before the service is looked up: gives a later fragment the port of its first one. */
+INLINE void fragment_follow(struct pkt *p, bool v6)
+{
+	u32 found;
+
+	if (!(p->odd & ODD_LATER))
+		return;
+	found = fragment_find(fragment_hash(p, v6));
+	if (!found)
+		return;
+	p->known_be = found & 0xffff;
+	p->dport = found >> 16;
+	p->odd &= ~ODD_NO_PORTS;
+}
+
+/* Instead of stage_select() for a packet that may be a fragment. */
+INLINE bool fragment_select(struct pkt *p, bool v6)
+{
+	bool later = p->odd & ODD_LATER;
+
+	if (later && p->known_be) {
+		hash_flow(p, v6); /* entropy of the tunnel; the source port is unknown and counts as 0 */
+		count_event(HG_EVENT_FRAG_FOLLOWED);
+		return take_backend(p, p->known_be);
+	}
+	/* Where ports do not count, the hash alone finds the first one's backend. */
+	if (later && (p->proto == IPPROTO_TCP || p->proto == IPPROTO_UDP) &&
+	    !(p->svc->flags & HG_SVC_NO_PORT_HASH))
+		return pkt_drop(p, HG_DROP_FRAGMENT);
+	if (!stage_select(p, v6))
+		return false;
+	if (p->odd & ODD_FRAGMENT && !later)
+		fragment_store(fragment_hash(p, v6), p->be->id, p->dport);
+	return true;
+}
+
+#endif

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One health check, once: connect, send, expect, as a walk through the steps of a program. Never blocks;
+ * driven by the connection's events. The owner (health.c) keeps the time limit and the memory. Control
+ * thread.
+ *
+ * Which layer is blamed: before the TCP connection stands it is layer 4, in the TLS handshake layer 6, behind
+ * it layer 7; an I/O error of an open connection is a socket error, as HAProxy reports it.
+ */
+#include <errno.h>
+
+#include "ctl/health_priv.h"
+
+enum step_result {
+	STEP_WAIT, /* an event goes on */
+	STEP_DONE, /* next step */
+	STEP_OVER, /* done() was called: `r` is gone */
+};
+
+static void run_close(struct check_run *r)
+{
+	const struct conf_check_step *first = r->prog->steps[0].conf;
+	bool linger = first && first->linger;
+
+	/* A bare connect is ended by RST: thousands of them a minute would fill the table of TIME_WAIT. */
+	if (r->conn)
+		conn_close(r->conn, r->prog->kind != CHECK_KIND_HTTP && !linger);
+	r->conn = NULL;
+	arena_free(&r->arena);
+	r->msg.arena = NULL;
+}
+
+static enum step_result run_over(struct check_run *r, const struct check_result *res)
+{
+	run_close(r);
+	r->done(r, res);
+	return STEP_OVER;
+}
+
+static enum step_result run_fail(struct check_run *r, enum check_status status, const char *why)
+{
+	struct check_result res = { .code = 0 };
+	char where[128];
+
+	check_where(r, where, sizeof(where));
+	check_desc(&res, status, "%s%s", why, where);
+	return run_over(r, &res);
+}
+
+static enum step_result run_fail_conn(struct check_run *r, int rc)
+{
+	const struct conn *c = r->conn;
+	char text[96];
+
+	if (c->state == CONN_CONNECTING || (c->state == CONN_HANDSHAKE && !conn_is_tls(c)))
+		return run_fail(r, CHECK_STATUS_L4CON, strerror(-rc));
+	if (c->state == CONN_OPEN)
+		return run_fail(r, CHECK_STATUS_SOCKERR, strerror(-rc));
+	if (c->error == CONN_ERR_TLS_VERIFY)
+		snprintf(text, sizeof(text), "SSL handshake failure (certificate refused)");
+	else
+		snprintf(text, sizeof(text), "SSL handshake failure");
+	return run_fail(r, CHECK_STATUS_L6RSP, text);
+}
+
+static enum step_result run_pass(struct check_run *r)
+{
+	const struct check_step *last = &r->prog->steps[r->prog->n_steps - 1];
+	struct check_result res = { .code = 0 };
+
+	if (last->op == CHECK_OP_CONNECT)
+		check_desc(&res, conn_is_tls(r->conn) ? CHECK_STATUS_L6OK : CHECK_STATUS_L4OK, "%s",
+			   "");
+	else if (r->prog->kind == CHECK_KIND_SCRIPT)
+		check_desc(&res, CHECK_STATUS_L7OK, "(tcp-check)");
+	else
+		check_desc(&res, CHECK_STATUS_L7OK, "%s", "");
+	if (r->prog->kind == CHECK_KIND_HTTP)
+		res.code = r->msg.status;
+	return run_over(r, &res);
+}
+
+/* --- connect -------------------------------------------------------------------------------------- */
+
+static void run_on_event(struct conn *c);
+
+/* 0, or -errno of what the kernel said. */
+static int run_dial(struct check_run *r, const struct check_step *s)
+{
+	const struct check_target *t = &r->target;
+	const struct addr none = { .sa.sa_family = AF_UNSPEC };
+	struct addr to = t->to;
+	char header[128];
+	struct dial_opts o = {
+		.to = &to,
+		.from = t->from,
+		.interface = t->interface,
+		.nodelay = true,
+		.sni = str_from_cstr(s->conf && s->conf->sni ? s->conf->sni : t->sni),
+	};
+	unsigned version = s->conf && s->conf->send_proxy && !t->proxy_version ? 1
+									       : t->proxy_version;
+	int rc;
+
+	if (s->conf && s->conf->port)
+		addr_set_port(&to, s->conf->port);
+	if (t->unix_path[0])
+		o.unix_path = t->unix_path;
+	else if (to.sa.sa_family == AF_UNSPEC || !addr_port(&to))
+		return -EDESTADDRREQ;
+	if (t->is_tls || (s->conf && s->conf->ssl))
+		o.tls = t->tls;
+	/* The connection is ours, not a client's: LOCAL, or UNKNOWN in version 1. */
+	if (version)
+		o.proxy_header = str_make(header,
+					  proxy_header_write(version, &none, &none, header));
+	rc = conn_dial(r->nw, &o, &r->conn);
+	if (rc) {
+		r->conn = NULL;
+		return rc;
+	}
+	r->conn->owner = r;
+	r->conn->on_event = run_on_event;
+	r->conn->doing = "health check";
+	r->is_dialled = true;
+	r->in_len = 0;
+	r->is_eof = false;
+	return 0;
+}
+
+static enum step_result step_connect(struct check_run *r, const struct check_step *s)
+{
+	int rc = 0;
+
+	if (!r->is_dialled) {
+		if (r->conn)
+			conn_close(r->conn, false);
+		r->conn = NULL;
+		rc = run_dial(r, s);
+		if (rc)
+			return run_fail(r, CHECK_STATUS_L4CON, strerror(-rc));
+	}
+	rc = conn_advance(r->conn);
+	if (rc == -EAGAIN)
+		return STEP_WAIT;
+	if (rc)
+		return run_fail_conn(r, rc);
+	r->is_dialled = false;
+	r->on_connected(r);
+	return STEP_DONE;
+}
+
+/* --- send, expect ----------------------------------------------------------------------------------- */
+
+static unsigned send_parts(const struct check_run *r, const struct check_step *s,
+			   struct str parts[5])
+{
+	unsigned n = 0;
+
+	parts[n++] = s->bytes;
+	if (r->prog->kind != CHECK_KIND_HTTP)
+		return n;
+	if (r->prog->sends_state) {
+		parts[n++] = STR("X-Haproxy-Server-State: ");
+		parts[n++] = str_from_cstr(r->target.state);
+		parts[n++] = STR("\r\n");
+	}
+	parts[n++] = r->prog->tail;
+	return n;
+}
+
+static enum step_result step_send(struct check_run *r, const struct check_step *s)
+{
+	struct str parts[5];
+	unsigned n = send_parts(r, s, parts);
+
+	for (;;) {
+		struct iovec iov[ARRAY_SIZE(parts)];
+		size_t skip = r->sent;
+		int n_iov = 0;
+		ssize_t rc;
+
+		for (unsigned i = 0; i < n; i++) {
+			struct str p = str_from(parts[i], skip);
+
+			skip -= skip < parts[i].len ? skip : parts[i].len;
+			if (p.len)
+				iov[n_iov++] = (struct iovec){ (void *)(uintptr_t)p.p, p.len };
+		}
+		if (!n_iov)
+			break;
+		rc = conn_sendv(r->conn, iov, n_iov, false);
+		if (rc == -EAGAIN || rc == 0)
+			return STEP_WAIT;
+		if (rc < 0)
+			return run_fail_conn(r, (int)rc);
+		r->sent += (size_t)rc;
+	}
+	/* What is expected next is the answer to this. */
+	r->sent = 0;
+	r->in_len = 0;
+	return STEP_DONE;
+}
+
+/* Whatever is there; -errno when the connection broke. */
+static int run_receive(struct check_run *r)
+{
+	while (!r->is_eof && r->in_len < CHECK_BUF_SIZE) {
+		ssize_t n = conn_recv(r->conn, r->in + r->in_len, CHECK_BUF_SIZE - r->in_len);
+
+		if (n == -EAGAIN)
+			return 0;
+		if (n < 0)
+			return (int)n;
+		if (n == 0)
+			r->is_eof = true;
+		r->in_len += (uint32_t)n;
+	}
+	return 0;
+}
+
+static enum step_result step_expect(struct check_run *r, const struct check_step *s)
+{
+	struct check_result res = { .code = 0 };
+	int rc = run_receive(r);
+
+	/* A reset after the answer is how some servers close: what came is judged first. */
+	if (rc && !r->in_len)
+		return run_fail_conn(r, rc);
+	if (rc)
+		r->is_eof = true;
+	switch (check_expect(r, s, &res)) {
+	case CHECK_MATCH:
+		return STEP_DONE;
+	case CHECK_MORE:
+		return STEP_WAIT;
+	default:
+		return run_over(r, &res);
+	}
+}
+
+/* --- the walk ---------------------------------------------------------------------------------------- */
+
+static void run_walk(struct check_run *r)
+{
+	static enum step_result (*const ops[])(struct check_run *, const struct check_step *) = {
+		[CHECK_OP_CONNECT] = step_connect,
+		[CHECK_OP_SEND] = step_send,
+		[CHECK_OP_EXPECT] = step_expect,
+	};
+
+	while (r->step < r->prog->n_steps) {
+		const struct check_step *s = &r->prog->steps[r->step];
+
+		if (ops[s->op](r, s) != STEP_DONE)
+			return;
+		r->step++;
+	}
+	run_pass(r);
+}
+
+static void run_on_event(struct conn *c)
+{
+	run_walk(c->owner);
+}
+
+int check_run_start(struct check_run *r)
+{
+	int rc;
+
+	r->conn = NULL;
+	r->step = 0;
+	r->sent = 0;
+	r->is_dialled = r->is_eof = r->is_head_read = r->is_body_complete = false;
+	r->in_len = r->body_at = r->body_len = r->raw_at = 0;
+	arena_init(&r->arena, 4096);
+	memset(&r->msg, 0, sizeof(r->msg));
+	memset(&r->head, 0, sizeof(r->head));
+	r->head.max_bytes = CHECK_BUF_SIZE;
+	BUG_ON(!r->prog->n_steps || r->prog->steps[0].op != CHECK_OP_CONNECT);
+	rc = run_dial(r, &r->prog->steps[0]);
+	if (rc == 0) {
+		run_walk(r);
+		return 0;
+	}
+	if (conn_error_from_errno(rc) == CONN_ERR_NO_PORTS) {
+		run_close(r);
+		return rc;
+	}
+	run_fail(r, CHECK_STATUS_L4CON, strerror(-rc));
+	return 0;
+}
+
+void check_run_timeout(struct check_run *r)
+{
+	enum check_status status = CHECK_STATUS_L7TOUT;
+
+	if (r->conn && r->conn->state == CONN_CONNECTING)
+		status = CHECK_STATUS_L4TOUT;
+	else if (r->conn && r->conn->state == CONN_HANDSHAKE)
+		status = conn_is_tls(r->conn) ? CHECK_STATUS_L6TOUT : CHECK_STATUS_L4TOUT;
+	run_fail(r, status, "");
+}
+
+void check_run_cancel(struct check_run *r)
+{
+	run_close(r);
+}

@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Health checks: which servers are watched, and when they are checked. Called by the start, by reloads and
+ * by the runtime API, all on the control thread, whose loop runs the timers and connections.
+ *
+ * A reload ends the checks that are under way (they point into the old configuration) and begins them
+ * anew; a server that stays keeps its counters, its health and the time of its next check.
+ */
+#include <errno.h>
+#include <sys/random.h>
+
+#include "base/mem.h"
+#include "ctl/health_priv.h"
+
+#define NS_PER_MS	  1000000ull
+#define SHORTAGE_RETRY_NS (1000 * NS_PER_MS)
+
+struct watch *health_find(const struct health *h, const struct server *s)
+{
+	const struct conf_server *cs = s->conf;
+	struct watch *w;
+
+	if (!cs || cs->proxy->index >= h->n_backends || !h->backends[cs->proxy->index].watches)
+		return NULL;
+	if (cs->pos_in_backend >= cs->proxy->n_servers)
+		return NULL;
+	w = h->backends[cs->proxy->index].watches[cs->pos_in_backend];
+	return w && w->srv == s ? w : NULL;
+}
+
+/* --- one check ------------------------------------------------------------------------------------ */
+
+static void watch_drop_run(struct watch *w)
+{
+	if (!w->run)
+		return;
+	check_run_cancel(w->run);
+	pool_put(&w->h->runs, w->run);
+	w->run = NULL;
+	w->srv->check.is_running = false;
+}
+
+void watch_stop(struct watch *w)
+{
+	watch_drop_run(w);
+	timer_stop(w->h->ctl->loop, &w->timer);
+}
+
+static bool watch_is_checkable(const struct watch *w)
+{
+	return w->prog && w->srv->check.is_enabled && !watch_is_in_maint(w);
+}
+
+void watch_start_now(struct watch *w)
+{
+	if (watch_is_checkable(w) && !w->run)
+		timer_start(w->h->ctl->loop, &w->timer, 0);
+}
+
+void watch_hurry(struct watch *w, uint64_t delay_ns)
+{
+	struct loop *l = w->h->ctl->loop;
+
+	if (!w->run && timer_is_running(&w->timer) && timer_left_ns(l, &w->timer) > delay_ns)
+		timer_start(l, &w->timer, delay_ns);
+}
+
+/* The state decides how soon the server is looked at again. */
+static uint64_t watch_interval(const struct watch *w)
+{
+	const struct server_health *c = &w->srv->check;
+	uint64_t ns = w->fastinter;
+
+	if (c->health == watch_rise(w) + watch_fall(w) - 1)
+		ns = w->inter;
+	else if (c->health == 0)
+		ns = w->downinter;
+	return ns ? ns : w->inter;
+}
+
+/* `spread-checks`: up to so many percent more or less, so that checks do not march in step. */
+static uint64_t health_jitter(struct health *h, uint64_t ns, uint32_t percent)
+{
+	uint64_t range = ns / 100 * percent;
+
+	h->prng ^= h->prng << 13;
+	h->prng ^= h->prng >> 7;
+	h->prng ^= h->prng << 17;
+	return range ? ns - range + h->prng % (2 * range + 1) : ns;
+}
+
+static void watch_rearm(struct watch *w)
+{
+	struct health *h = w->h;
+	uint32_t percent = h->snap->conf->global.spread_checks;
+
+	if (watch_is_checkable(w))
+		timer_start(h->ctl->loop, &w->timer,
+			    health_jitter(h, watch_interval(w), percent > 100 ? 100 : percent));
+}
+
+static void watch_on_connected(struct check_run *r)
+{
+	struct watch *w = r->owner;
+	uint64_t limit = w->hb->px->timeout.check;
+
+	/* Without `timeout check` the interval is the limit of the whole. */
+	if (limit)
+		timer_start(w->h->ctl->loop, &w->timer, limit);
+}
+
+static void watch_on_done(struct check_run *r, const struct check_result *res)
+{
+	struct watch *w = r->owner;
+	struct health *h = w->h;
+	uint64_t took;
+
+	loop_update_clock(h->ctl->loop);
+	took = loop_now(h->ctl->loop) - r->began_ns;
+	timer_stop(h->ctl->loop, &w->timer);
+	w->run = NULL;
+	w->srv->check.is_running = false;
+	pool_put(&h->runs, r);
+	health_take_result(w, res, took);
+	watch_rearm(w);
+}
+
+static void fill_state(const struct watch *w, char *out, size_t size)
+{
+	const struct server *s = w->srv;
+	const struct lb_backend *be = s->be;
+	const char *node = w->hb->px->conf->global.node;
+	uint32_t total = 0;
+	char text[160];
+
+	for (unsigned i = 0; i < be->n_servers; i++)
+		total += server_is_eligible(be->servers[i]) ? atomic_load(&be->servers[i]->uweight)
+							    : 0;
+	server_status_text(s, text, sizeof(text));
+	snprintf(out, size, "%s; name=%s/%s; node=%s; weight=%u/%u; scur=%u/%u; qcur=%u", text,
+		 be->name, s->name, node ? node : "", atomic_load(&s->uweight), total,
+		 atomic_load(&s->cur), atomic_load(&be->cur), atomic_load(&s->n_waiting));
+}
+
+/* False: there is nothing to connect to yet (a name that was not resolved). */
+static bool fill_target(const struct watch *w, struct check_target *t)
+{
+	const struct conf_server *cs = watch_conf(w);
+	const struct conf_proxy *px = w->hb->px;
+	bool is_elsewhere = cs->has_check_addr || cs->check_port;
+
+	memset(t, 0, sizeof(*t));
+	server_get_addr(w->srv, &t->to);
+	if (cs->has_check_addr) {
+		uint16_t port = addr_port(&t->to);
+
+		t->to = cs->check_ep.addr;
+		addr_set_port(&t->to, port);
+	} else if (cs->ep.kind == ENDPOINT_UNIX || cs->ep.kind == ENDPOINT_ABNS) {
+		snprintf(t->unix_path, sizeof(t->unix_path), "%s" STR_FMT,
+			 cs->ep.kind == ENDPOINT_ABNS ? "@" : "", STR_ARG(cs->ep.path));
+	} else if (t->to.sa.sa_family == AF_UNSPEC) {
+		return false;
+	}
+	if (cs->check_port)
+		addr_set_port(&t->to, cs->check_port);
+	/* usesrc client: a check has no client. */
+	if (px->source.sa.sa_family != AF_UNSPEC && !px->source_client)
+		t->from = &px->source;
+	t->interface = px->source_interface;
+	t->tls = w->h->snap->tls[px->index] ? w->h->snap->tls[px->index][cs->pos_in_backend] : NULL;
+	/* TLS and PROXY headers are the traffic's; another port need not speak them (check-ssl says so). */
+	t->is_tls = t->tls && (cs->check_ssl || (cs->is_ssl && !is_elsewhere));
+	t->sni = cs->check_sni;
+	if (cs->check_send_proxy || (cs->send_proxy && !is_elsewhere))
+		t->proxy_version = cs->send_proxy == 2 ? 2 : 1;
+	t->is_404_stopping = px->check.disable_on_404 && atomic_load(&w->srv->op) != SERVER_STOPPED;
+	if (w->prog->sends_state)
+		fill_state(w, t->state, sizeof(t->state));
+	return true;
+}
+
+static void watch_postpone(struct watch *w, const char *why)
+{
+	struct health *h = w->h;
+	uint64_t now = loop_now(h->ctl->loop);
+
+	/* Whatever is short is short for all of them: one line a second says it. */
+	if (!h->warned_ns || now - h->warned_ns >= SHORTAGE_RETRY_NS) {
+		log_msg(LOG_LVL_WARNING, "Health check for server %s/%s is postponed: %s",
+			w->srv->backend_name, w->srv->name, why);
+		h->warned_ns = now;
+	}
+	timer_start(h->ctl->loop, &w->timer,
+		    w->inter < SHORTAGE_RETRY_NS ? SHORTAGE_RETRY_NS : w->inter);
+}
+
+/* `timeout connect` counts when `timeout check` covers the rest; else the interval covers all. */
+static uint64_t watch_first_limit(const struct watch *w)
+{
+	const struct conf_timeouts *t = &w->hb->px->timeout;
+
+	return t->check && t->connect && t->connect < w->inter ? t->connect : w->inter;
+}
+
+static void watch_check(struct watch *w)
+{
+	struct health *h = w->h;
+	struct check_run *r;
+	int rc;
+
+	if (!watch_is_checkable(w))
+		return;
+	r = pool_get(&h->runs);
+	if (!r)
+		return watch_postpone(w, "out of memory");
+	if (!fill_target(w, &r->target)) {
+		pool_put(&h->runs, r);
+		return watch_rearm(w);
+	}
+	r->prog = w->prog;
+	r->nw = &h->nw;
+	r->owner = w;
+	r->on_connected = watch_on_connected;
+	r->done = watch_on_done;
+	r->began_ns = loop_now(h->ctl->loop);
+	w->run = r;
+	w->srv->check.is_running = true;
+	timer_start(h->ctl->loop, &w->timer, watch_first_limit(w));
+	rc = check_run_start(r);
+	if (rc == 0)
+		return;
+	w->run = NULL;
+	w->srv->check.is_running = false;
+	pool_put(&h->runs, r);
+	timer_stop(h->ctl->loop, &w->timer);
+	watch_postpone(w, strerror(-rc));
+}
+
+static void watch_on_timer(struct timer *t)
+{
+	struct watch *w = container_of(t, struct watch, timer);
+
+	if (w->run)
+		check_run_timeout(w->run);
+	else
+		watch_check(w);
+}
+
+/* --- watches -------------------------------------------------------------------------------------- */
+
+static struct watch *watch_new(struct health *h, struct server *s)
+{
+	struct watch *w = mem_zalloc(sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->h = h;
+	w->srv = s;
+	w->admin = atomic_load(&s->admin);
+	list_init(&w->link);
+	list_init(&w->pending);
+	list_init(&w->trackers);
+	list_init(&w->track_link);
+	list_init(&w->warming);
+	timer_init(&w->timer, watch_on_timer);
+	return w;
+}
+
+static void watch_free(struct watch *w)
+{
+	watch_stop(w);
+	list_del(&w->link);
+	list_del(&w->pending);
+	list_del(&w->track_link);
+	list_del(&w->warming);
+	/* Those behind may follow in this very walk: they must not point here. */
+	list_del(&w->trackers);
+	mem_free(w);
+}
+
+static void health_drop_all(struct health *h)
+{
+	struct list *l, *tmp;
+
+	list_for_each_safe(l, tmp, &h->watches)
+		watch_free(list_entry(l, struct watch, link));
+	loop_undefer(&h->flush);
+	check_plans_free(&h->plans);
+	arena_free(&h->arena);
+	h->backends = NULL;
+	h->n_backends = 0;
+	h->snap = NULL;
+}
+
+/* --- a new configuration ---------------------------------------------------------------------------- */
+
+/* What health_configure() prepares; nothing is visible until it is complete. */
+struct next {
+	struct check_plans plans;
+	struct arena arena;
+	struct health_backend *backends;
+	unsigned n_backends;
+	struct list fresh; /* watch.link: made for servers that had none */
+};
+
+static int next_fill_backend(struct health *h, struct next *n, struct lb_backend *be,
+			     const struct conf_proxy *px)
+{
+	struct health_backend *hb = &n->backends[px->index];
+
+	hb->be = be;
+	hb->px = px;
+	list_init(&hb->touched);
+	if (px->is_disabled)
+		return 0;
+	hb->watches = arena_zalloc(&n->arena, (px->n_servers + 1) * sizeof(hb->watches[0]));
+	return hb->watches ? 0 : -ENOMEM;
+}
+
+/* Servers that were watched before keep their watch; a server without configuration has left. */
+static void next_keep(struct health *h, struct next *n)
+{
+	struct list *l;
+
+	list_for_each(l, &h->watches) {
+		struct watch *w = list_entry(l, struct watch, link);
+		const struct conf_server *cs = w->srv->conf;
+
+		if (cs && n->backends[cs->proxy->index].watches)
+			n->backends[cs->proxy->index].watches[cs->pos_in_backend] = w;
+	}
+}
+
+static int next_fill_watches(struct health *h, struct next *n, struct health_backend *hb)
+{
+	for (unsigned i = 0; hb->watches && i < hb->be->n_servers; i++) {
+		struct watch *w;
+
+		if (hb->watches[i])
+			continue;
+		w = watch_new(h, hb->be->servers[i]);
+		if (!w)
+			return -ENOMEM;
+		w->is_fresh = true;
+		list_push_back(&n->fresh, &w->link);
+		hb->watches[i] = w;
+	}
+	return 0;
+}
+
+static int next_build(struct health *h, const struct proxy_snapshot *snap, struct next *n,
+		      struct err *err)
+{
+	struct list *l;
+	int r = check_plans_build(&n->plans, snap->conf, err);
+
+	n->n_backends = snap->conf->n_proxies;
+	if (r == 0) {
+		n->backends = arena_zalloc(&n->arena, (n->n_backends + 1) * sizeof(n->backends[0]));
+		r = n->backends ? 0 : -ENOMEM;
+	}
+	list_for_each(l, &snap->conf->proxies) {
+		const struct conf_proxy *px = list_entry(l, struct conf_proxy, link);
+
+		if (r == 0)
+			r = next_fill_backend(h, n, snap->backends[px->index], px);
+	}
+	if (r == 0)
+		next_keep(h, n);
+	for (unsigned i = 0; r == 0 && i < n->n_backends; i++)
+		r = next_fill_watches(h, n, &n->backends[i]);
+	return r;
+}
+
+static void next_free(struct next *n)
+{
+	struct list *l, *tmp;
+
+	list_for_each_safe(l, tmp, &n->fresh)
+		watch_free(list_entry(l, struct watch, link));
+	if (n->plans.progs)
+		check_plans_free(&n->plans);
+	arena_free(&n->arena);
+}
+
+/* Old watches whose place in the new arrays is not theirs belong to servers that have left. */
+static void health_drop_gone(struct health *h)
+{
+	struct list *l, *tmp;
+
+	list_for_each_safe(l, tmp, &h->watches) {
+		struct watch *w = list_entry(l, struct watch, link);
+
+		if (health_find(h, w->srv) != w)
+			watch_free(w);
+	}
+}
+
+/* Intervals and program of the new configuration; a running check ends, it is the old one's. */
+static void watch_apply_conf(struct watch *w, struct health_backend *hb)
+{
+	const struct conf_server *cs = watch_conf(w);
+	uint64_t inter = cs->inter ? cs->inter : 2000 * NS_PER_MS;
+	bool was_running = w->run, was_checked = w->prog, was_tracking = w->tracked;
+
+	watch_drop_run(w);
+	w->hb = hb;
+	w->prog = cs->has_check ? w->h->plans.progs[hb->px->index] : NULL;
+	w->is_fresh |= was_running || !was_checked || w->inter != inter ||
+		       w->fastinter != cs->fastinter || w->downinter != cs->downinter;
+	w->inter = inter;
+	w->fastinter = cs->fastinter;
+	w->downinter = cs->downinter;
+	if (!watch_is_checkable(w))
+		watch_stop(w);
+	list_del(&w->track_link);
+	w->tracked = NULL;
+	if (!cs->has_check)
+		w->srv->check.is_enabled = false;
+	/* Nobody would bring it up again. */
+	if (was_tracking && !cs->track_server && !cs->has_check)
+		server_set_op(&w->h->ctl->registry, w->srv, SERVER_RUNNING);
+}
+
+static void link_tracker(struct health *h, struct watch *w)
+{
+	const struct conf_server *to = watch_conf(w)->track_server;
+	struct health_backend *hb = to ? &h->backends[to->proxy->index] : NULL;
+
+	if (!hb || !hb->watches)
+		return;
+	w->tracked = hb->watches[to->pos_in_backend];
+	list_push_back(&w->tracked->trackers, &w->track_link);
+}
+
+/*
+ * First checks are spread over the interval (max-spread-checks at most) in the order of the configuration:
+ * servers of one file are not all asked in the same millisecond.
+ */
+static void schedule_fresh(struct health *h)
+{
+	uint64_t limit = h->snap->conf->global.max_spread_checks, n = 0, i = 0;
+	struct list *l;
+
+	list_for_each(l, &h->watches) {
+		struct watch *w = list_entry(l, struct watch, link);
+
+		w->is_fresh &= watch_is_checkable(w);
+		n += w->is_fresh;
+	}
+	list_for_each(l, &h->watches) {
+		struct watch *w = list_entry(l, struct watch, link);
+		uint64_t over = limit && w->inter > limit ? limit : w->inter;
+
+		if (!w->is_fresh)
+			continue;
+		w->is_fresh = false;
+		timer_stop(h->ctl->loop, &w->timer);
+		timer_start(h->ctl->loop, &w->timer, over / n * i++);
+	}
+}
+
+/* Cannot fail. */
+static void health_adopt(struct health *h, struct next *n, const struct proxy_snapshot *snap)
+{
+	struct check_plans old_plans = h->plans;
+	struct arena old_arena = h->arena;
+	struct list *l;
+
+	h->plans = n->plans;
+	h->arena = n->arena;
+	h->backends = n->backends;
+	h->n_backends = n->n_backends;
+	h->snap = snap;
+	list_splice_back(&h->watches, &n->fresh);
+	health_drop_gone(h);
+	lb_batch_begin(&h->ctl->registry);
+	list_for_each(l, &h->watches) {
+		struct watch *w = list_entry(l, struct watch, link);
+
+		watch_apply_conf(w, &h->backends[watch_conf(w)->proxy->index]);
+	}
+	list_for_each(l, &h->watches)
+		link_tracker(h, list_entry(l, struct watch, link));
+	list_for_each(l, &h->watches)
+		health_inherit(list_entry(l, struct watch, link));
+	lb_batch_end(&h->ctl->registry);
+	list_for_each(l, &h->watches)
+		health_follow_admin(list_entry(l, struct watch, link));
+	schedule_fresh(h);
+	if (old_plans.progs)
+		check_plans_free(&old_plans);
+	arena_free(&old_arena);
+}
+
+int health_configure(struct health *h, const struct proxy_snapshot *snap)
+{
+	struct next n = { .n_backends = 0 };
+	struct err err = { "" };
+	int r;
+
+	/* What waits belongs to the servers as they are now. */
+	loop_undefer(&h->flush);
+	health_flush(h);
+	arena_init(&n.arena, 16384);
+	list_init(&n.fresh);
+	r = next_build(h, snap, &n, &err);
+	h->wants_configure = r == -ENOMEM;
+	if (r == 0) {
+		health_adopt(h, &n, snap);
+		return 0;
+	}
+	/* Nothing of the old may stay: its servers and texts are going to be freed. */
+	next_free(&n);
+	health_drop_all(h);
+	log_msg(LOG_LVL_ERR, "health checks are suspended: %s",
+		err.text[0] ? err.text : "out of memory");
+	return r;
+}
+
+/* --- life ------------------------------------------------------------------------------------------- */
+
+static void health_on_flush(struct deferred *d)
+{
+	health_flush(container_of(d, struct health, flush));
+}
+
+int health_create(struct ctl *ctl, struct health **ret_health)
+{
+	struct health *h = mem_zalloc(sizeof(*h));
+
+	if (!h)
+		return -ENOMEM;
+	h->ctl = ctl;
+	/* Not a worker: the index behind the last one, which has no sessions of TLS to resume. */
+	net_worker_init(&h->nw, ctl->loop, LB_MAX_WORKERS);
+	pool_init(&h->runs, "check", sizeof(struct check_run), 64);
+	arena_init(&h->arena, 16384);
+	list_init(&h->watches);
+	list_init(&h->pending);
+	list_init(&h->warming);
+	deferred_init(&h->flush, health_on_flush);
+	if (getrandom(&h->prng, sizeof(h->prng), GRND_NONBLOCK) != sizeof(h->prng) || !h->prng)
+		h->prng = loop_now(ctl->loop) | 1;
+	*ret_health = h;
+	return 0;
+}
+
+void health_destroy(struct health *h)
+{
+	if (!h)
+		return;
+	health_drop_all(h);
+	net_worker_fini(&h->nw);
+	pool_trim(&h->runs);
+	mem_free(h);
+}
