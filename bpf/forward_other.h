@@ -90,7 +90,7 @@ INLINE bool gue(struct pkt *p, union hg_neigh neigh, bool v6, bool outer_v6)
 #define FWD_TYPE_OFF(n)	 ((u64)(n) << 16)
 #define FWD_HASH(n)	 ((u64)(u32)(n) << 32)
 
-/* Verdict in the lower byte, drop reason above; 0: sent on. `ids`: backend, and above it the alternative. */
+/* Verdict in the lower byte, drop reason, and what would fit above; 0: sent on. `ids`: backend, and above it the alternative. */
 GLOBAL u32 forward_by_mode(struct xdp_md *ctx, u64 what, u32 l3_len, u32 ids)
 {
 	struct pkt p = { .ctx = ctx, .hash = what >> 32, .l3_len = l3_len, .alt = ids >> 16 };
@@ -118,7 +118,7 @@ GLOBAL u32 forward_by_mode(struct xdp_md *ctx, u64 what, u32 l3_len, u32 ids)
 	default: /* The writer stores no mode that this program does not have. */
 		sent = pkt_drop(&p, HG_DROP_INTERNAL);
 	}
-	return sent ? 0 : p.verdict | (u32)p.drop << 8;
+	return sent ? 0 : p.verdict | (u32)p.drop << 8 | (u32)p.fits << 16;
 }
 
 INLINE bool forward_other(struct pkt *p, bool v6)
@@ -131,6 +131,7 @@ INLINE bool forward_other(struct pkt *p, bool v6)
 		return true;
 	p->verdict = (u8)ret;
 	p->drop = (u8)(ret >> 8);
+	p->fits = ret >> 16;
 	return false;
 }
 

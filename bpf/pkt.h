@@ -87,6 +87,7 @@ struct pkt {
 	u32 frag_id; /* with ODD_FRAGMENT, as it lies */
 	__be16 sport, dport; /* zero with ODD_NO_PORTS */
 	u16 alt; /* backend id of the second chance, 0: none */
+	u16 fits; /* with HG_DROP_TOO_BIG: bytes at layer 3 that would */
 	u16 known_be; /* backend id of the first fragment, 0: not known */
 	u8 proto; /* of the transport */
 	u8 odd;

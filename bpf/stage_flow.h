@@ -34,28 +34,35 @@ INLINE bool backend_usable(u32 id)
 	return id && b && (READ_ONCE(b->flags) & HG_BE_USABLE) == HG_BE_USABLE;
 }
 
-/* Backend id of the flow if it is in this line; refreshed, and confirmed unless it is a SYN again. */
+/*
+ * Backend id of the flow if it is in this line; refreshed, and confirmed unless it is a SYN again. The
+ * search is arithmetic: in which of the five ways a flow lies no branch predictor can know.
+ */
 INLINE u32 line_find(struct hg_line *l, u64 hash, u32 now, u32 how)
 {
-	u32 meta, fresh;
-	u64 word;
-	int i;
+	u32 meta, fresh, way = 0, i;
+	u64 word, differs, id = 0;
 
 #pragma clang loop unroll(full)
 	for (i = 0; i < HG_LINE_WAYS; i++) {
 		word = READ_ONCE(l->word[i]);
-		if ((word ^ hash) > 0xffff)
-			continue;
-		meta = READ_ONCE(l->meta[i]);
-		fresh = (meta & ~0xffffu) | now;
-		if (!(how & FLOW_NEW))
-			fresh = (fresh & 0x3fffffff) | (u32)HG_FLOW_CONFIRMED << 30;
-		/* Once per tick, not per packet: the line stays clean in other CPUs' caches. */
-		if (meta != fresh && !(how & FLOW_PEEK))
-			l->meta[i] = fresh;
-		return HG_WORD_BACKEND(word);
+		differs = (word ^ hash) >> 16;
+		differs = -differs >> 63; /* 1 or 0: neither number has 63 bits */
+		id |= (differs - 1) & (word & 0xffff);
+		way |= (u32)(differs - 1) & i;
 	}
-	return 0;
+	if (unlikely(!id))
+		return 0;
+	if (way >= HG_LINE_WAYS) /* a flow twice in a line; for the verifier, else */
+		way = 0;
+	meta = READ_ONCE(l->meta[way]);
+	fresh = (meta & ~0xffffu) | now;
+	if (!(how & FLOW_NEW))
+		fresh = (fresh & 0x3fffffff) | (u32)HG_FLOW_CONFIRMED << 30;
+	/* Once per tick, not per packet: the line stays clean in other CPUs' caches. */
+	if (unlikely(meta != fresh) && !(how & FLOW_PEEK))
+		l->meta[way] = fresh;
+	return (u32)id;
 }
 
 INLINE u32 flow_find(u64 hash, u32 now, u32 how)

@@ -88,11 +88,10 @@ INLINE bool age(void *l3, bool v6)
 	return true;
 }
 
-/* The packet does not fit where `mtu` bytes do; tells the sender when that helps. Always false. */
+/* The packet does not fit where `mtu` bytes do; stage_forward() tells the sender. Always false. */
 INLINE bool too_big(struct pkt *p, u32 mtu)
 {
-	if (reply_too_big(p->ctx, mtu))
-		return pkt_end(p, HG_VERDICT_REPLY);
+	p->fits = mtu;
 	return pkt_drop(p, HG_DROP_TOO_BIG);
 }
 
@@ -154,8 +153,13 @@ INLINE void stage_forward(struct pkt *p, bool v6)
 		sent = forward_ipip(p, neigh, v6);
 	else
 		sent = forward_other(p, v6);
-	if (!sent)
+	if (unlikely(!sent)) {
+		if (p->drop == HG_DROP_TOO_BIG && reply_too_big(p->ctx, p->fits)) {
+			p->drop = HG_DROP_NONE;
+			p->verdict = HG_VERDICT_REPLY;
+		}
 		return;
+	}
 	p->verdict = p->be->ifindex == p->ctx->ingress_ifindex ? HG_VERDICT_TX
 							       : HG_VERDICT_REDIRECT;
 }

@@ -4,11 +4,13 @@
  * draft-ietf-intarea-gue) that are addressed to one of the addresses in `decap_addrs`, and hands the
  * inner packet to the kernel, in the frame and with the VLAN tags it came in. Everything else passes
  * untouched. A tunnel for us whose inner packet is no IP packet is a named drop. Outer UDP checksums
- * are not verified: the inner packet has its own.
+ * are not verified: the inner packet has its own. What belongs to no socket here may go on to the backend
+ * that the tunnel names as alternative (second_chance.h).
  */
 #include "bpf/csum.h"
 #include "bpf/maps_common.h"
 #include "bpf/parse_slow.h"
+#include "bpf/second_chance.h"
 
 #define GUE_CONTROL 0x20
 #define GUE_HLEN    0x1f
@@ -22,14 +24,6 @@ struct {
 	__type(key, struct hg_decap_key);
 	__type(value, struct hg_decap_addr);
 } decap_addrs SEC(".maps");
-
-struct tunnel {
-	struct parsed outer; /* proto, type_off, l3_len of the outer packet */
-	u32 kind; /* enum hg_decap_flags; 0: no tunnel */
-	u32 inner; /* offset of the inner header from the outer one */
-	bool inner_v6;
-	u8 tos; /* outer */
-};
 
 /* The GUE header at `l4` + 8; false: not one that carries IP. */
 INLINE bool read_gue(struct tunnel *t, void *l4, void *end)
@@ -46,7 +40,8 @@ INLINE bool read_gue(struct tunnel *t, void *l4, void *end)
 	}
 	if (gue[0] >> 6 || gue[0] & GUE_CONTROL)
 		return false;
-	t->inner += 4 + (gue[0] & GUE_HLEN) * 4;
+	read_alternative(t, gue, end, t->inner, (gue[0] & GUE_HLEN) * 4);
+	t->inner += HG_GUE_LEN + (gue[0] & GUE_HLEN) * 4;
 	t->inner_v6 = gue[1] == IPPROTO_IPV6;
 	return gue[1] == IPPROTO_IPIP || gue[1] == IPPROTO_IPV6;
 }
@@ -73,6 +68,7 @@ INLINE void read_outer(struct tunnel *t, struct hg_decap_key *key, void *l3, voi
 	} else if (type == hg_be16(ETH_P_IPV6)) {
 		if ((void *)(ip6 + 1) > end || ip6->version != 6)
 			return;
+		t->outer_v6 = true;
 		t->outer.l3_len = __builtin_bswap16(ip6->payload_len) + sizeof(*ip6);
 		t->outer.proto = ip6->nexthdr;
 		t->tos = (u8)(__builtin_bswap16(*(const u16a *)l3) >> 4);
@@ -167,8 +163,22 @@ INLINE bool strip(struct xdp_md *ctx, const struct tunnel *t)
 	return true;
 }
 
-/* Verdict; sets `drop` with HG_VERDICT_DROP. */
-INLINE enum hg_verdict decap(struct xdp_md *ctx, enum hg_drop *drop)
+/* Whether the packet has gone on to the alternative; `t` and the inner packet are sound. */
+INLINE bool second_chance(struct xdp_md *ctx, const struct tunnel *t, void *l3, void *inner,
+			  void *end)
+{
+	if (t->inner_v6 ? !unknown_v6(ctx, inner, end) : !unknown_v4(ctx, inner, end)) {
+		count_event(HG_EVENT_SECOND_KNOWN);
+		return false;
+	}
+	if (!readdress(t, l3, end))
+		return false;
+	count_event(HG_EVENT_SECOND_CHANCE);
+	return true;
+}
+
+/* Verdict; sets `drop` with HG_VERDICT_DROP, `ifindex` with HG_VERDICT_REDIRECT. */
+INLINE enum hg_verdict decap(struct xdp_md *ctx, enum hg_drop *drop, u32 *ifindex)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *l3, *inner;
 	struct hg_decap_addr *addr;
@@ -192,6 +202,11 @@ INLINE enum hg_verdict decap(struct xdp_md *ctx, enum hg_drop *drop)
 	inner = l3 + t.inner;
 	if (t.outer.l3_len > (u32)(end - l3) || !inner_is_sound(&t, inner, end))
 		return HG_VERDICT_DROP;
+	if (unlikely(t.alt && addr->flags & HG_DECAP_SECOND_CHANCE) &&
+	    second_chance(ctx, &t, l3, inner, end)) {
+		*drop = HG_DROP_INTERNAL; /* counted with a drop only */
+		return send_on(ctx, &t, l3, ifindex);
+	}
 	carry_ecn(inner, t.inner_v6, t.tos);
 	if (!strip(ctx, &t)) {
 		*drop = HG_DROP_INTERNAL;
@@ -205,10 +220,21 @@ SEC("xdp")
 int xdp_decap(struct xdp_md *ctx)
 {
 	enum hg_drop drop = HG_DROP_NONE;
-	enum hg_verdict verdict = decap(ctx, &drop);
+	u32 ifindex = 0;
+	enum hg_verdict verdict = decap(ctx, &drop, &ifindex);
 
-	count_verdict(bpf_get_smp_processor_id(), verdict, drop);
-	return verdict == HG_VERDICT_DROP ? XDP_DROP : XDP_PASS;
+	count_verdict(bpf_get_smp_processor_id(), verdict,
+		      verdict == HG_VERDICT_DROP ? drop : HG_DROP_NONE);
+	switch (verdict) {
+	case HG_VERDICT_DROP:
+		return XDP_DROP;
+	case HG_VERDICT_TX:
+		return XDP_TX;
+	case HG_VERDICT_REDIRECT:
+		return bpf_redirect(ifindex, 0);
+	default:
+		return XDP_PASS;
+	}
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -96,7 +96,7 @@ enum hg_drop {
 	X(QUIC_BY_ID, "QUIC packets sent by their connection id")                                  \
 	X(QUIC_UNKNOWN_ID, "QUIC packets whose server id is unknown or down, sent by flow")        \
 	X(SECOND_CHANCE, "packets of unknown connections sent to the alternative backend (agent)") \
-	X(NO_ALTERNATIVE, "packets of unknown connections kept: no alternative named (agent)")
+	X(SECOND_KNOWN, "packets that name an alternative, of connections known here (agent)")
 
 enum hg_event {
 #define X(name, help) HG_EVENT_##name,

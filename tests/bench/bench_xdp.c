@@ -20,14 +20,18 @@
 #include <bpf/libbpf.h>
 
 #include <headgate/backend.h>
+#include <headgate/flow.h>
 #include <headgate/limits.h>
 #include <headgate/service.h>
 
 #include "xdp_bench.skel.h"
 
+#define SEED	   0x1234567
 #define SLOTS	   65537
 #define BACKENDS   100
+#define BLOCKS	   ((SLOTS + 15) / 16)
 #define BUCKETS	   1024
+#define LINES	   32768 /* of flows: 164 k entries for 64 k flows */
 #define MAX_ROUNDS 101
 
 enum which {
@@ -39,6 +43,10 @@ enum which {
 	LB_V4,
 	LB_FLOWS,
 	LB_V6,
+	LB_GUE,
+	LB_L2,
+	LB_TRACKED_1,
+	LB_TRACKED,
 	NOT_OURS,
 	NOT_OURS_V6,
 	N_PROGS
@@ -53,6 +61,10 @@ static const char *const names[N_PROGS] = {
 	"ipip 1 flow, wrapped",
 	"ipip 64k flows, wrapped",
 	"ipv6 1 flow, wrapped",
+	"gue 1 flow, wrapped",
+	"l2 1 flow, wrapped",
+	"tracked 1 flow, wrapped",
+	"tracked 64k flows, wrapped",
 	"not ours",
 	"not ours, IPv6",
 };
@@ -114,9 +126,15 @@ static size_t make_packet(uint8_t *p, bool v6, uint8_t last)
 	return 60;
 }
 
-static void add_service(struct hg_service *table, bool v6)
+/* Last byte of the service addresses, beside 10 for IP in IP. */
+#define VIP	    10
+#define VIP_GUE	    11
+#define VIP_L2	    12
+#define VIP_TRACKED 13
+
+static void add_service(struct hg_service *table, bool v6, uint8_t last, uint8_t mode)
 {
-	struct hg_service s = { .mode = HG_MODE_IPIP, .id = v6, .slots = SLOTS };
+	struct hg_service s = { .mode = mode, .id = (uint32_t)(last - VIP) * 2 + v6, .slots = SLOTS };
 	uint8_t *a = (uint8_t *)s.key.addr;
 	uint32_t i;
 
@@ -124,10 +142,10 @@ static void add_service(struct hg_service *table, bool v6)
 		a[0] = 0x20;
 	else
 		memcpy(a + 10, (uint8_t[]){ 0xff, 0xff, 192, 0, 2 }, 5);
-	a[15] = 10;
+	a[15] = last;
 	s.key.port = htons(80);
 	s.key.proto = 6;
-	s.slots_block = v6 ? (SLOTS + 15) / 16 : 0;
+	s.slots_block = v6 ? BLOCKS : last == VIP_TRACKED ? 2 * BLOCKS : 0;
 	for (i = hg_service_hash(&s.key) % BUCKETS; table[i].mode; i = (i + 1) % BUCKETS)
 		;
 	table[i] = s;
@@ -151,6 +169,34 @@ static void add_backend(struct hg_backend *table, uint32_t id, bool v6)
 	table[id] = b;
 }
 
+/* The flows of the wrapper, all remembered, as they are after some time in moved slots. */
+static void fill_flows(struct hg_line *lines)
+{
+	struct hg_flow_key k = { .dport = htons(80), .proto = 6 };
+
+	k.src[2] = k.dst[2] = htonl(0xffff);
+	k.dst[3] = htonl(0xc0000200 | VIP_TRACKED);
+	for (uint32_t i = 0; i < 65536; i++) {
+		struct hg_line *l;
+		uint64_t hash;
+		uint32_t at, w;
+
+		k.src[3] = 0x0a000000u | i;
+		k.sport = (uint16_t)(i * 7);
+		hash = hg_flow_hash(&k, SEED);
+		at = hg_line_of(hash, LINES - 1);
+		for (w = 0; w < 2 * HG_LINE_WAYS; w++) {
+			l = &lines[w < HG_LINE_WAYS ? at : HG_LINE_NEIGHBOUR(at)];
+			if (!l->word[w % HG_LINE_WAYS])
+				break;
+		}
+		if (w == 2 * HG_LINE_WAYS)
+			continue;
+		l->word[w % HG_LINE_WAYS] = HG_WORD_MAKE(hash, i % BACKENDS + 1);
+		l->meta[w % HG_LINE_WAYS] = HG_META_MAKE(HG_FLOW_CONFIRMED, 6, 0);
+	}
+}
+
 static void fill_maps(struct xdp_bench_bpf *skel)
 {
 	struct hg_service *services = map(skel->maps.services);
@@ -162,13 +208,18 @@ static void fill_maps(struct xdp_bench_bpf *skel)
 		add_backend(backends, BACKENDS + i, true);
 	}
 	for (uint32_t i = 0; i < SLOTS; i++) {
-		uint32_t id = i % BACKENDS + 1, v6 = (SLOTS + 15) / 16;
+		uint32_t id = i % BACKENDS + 1, other = (i + 1) % BACKENDS + 1;
 
 		slots[i / 16].slot[i % 16] = HG_SLOT_MAKE(id, id);
-		slots[v6 + i / 16].slot[i % 16] = HG_SLOT_MAKE(BACKENDS + id, BACKENDS + id);
+		slots[2 * BLOCKS + i / 16].slot[i % 16] = HG_SLOT_TRACKED | HG_SLOT_MAKE(other, id);
+		slots[BLOCKS + i / 16].slot[i % 16] = HG_SLOT_MAKE(BACKENDS + id, BACKENDS + id);
 	}
-	add_service(services, false);
-	add_service(services, true);
+	add_service(services, false, VIP, HG_MODE_IPIP);
+	add_service(services, true, VIP, HG_MODE_IPIP);
+	add_service(services, false, VIP_GUE, HG_MODE_GUE);
+	add_service(services, false, VIP_L2, HG_MODE_L2);
+	add_service(services, false, VIP_TRACKED, HG_MODE_IPIP);
+	fill_flows(map(skel->maps.flows));
 }
 
 static void load(struct bench *b)
@@ -182,14 +233,22 @@ static void load(struct bench *b)
 	skel->rodata->ro = (struct hg_rodata){
 		.n_cpus = cpus,
 		.service_mask = BUCKETS - 1,
-		.hash_seed = 0x1234567,
-		.max_services = 2,
+		.hash_seed = SEED,
+		.max_services = 8,
 		.max_backends = 2 * BACKENDS + 1,
+		.flow_mask = LINES - 1,
+		.tick_shift = 8,
+		.fragment_ticks = HG_RODATA_DEFAULT_FRAGMENT_TICKS,
+		.flow_idle_ticks = HG_RODATA_DEFAULT_FLOW_IDLE,
+		.learn_per_jiffy = HG_RODATA_DEFAULT_LEARN,
+		.icmp_per_jiffy = HG_RODATA_DEFAULT_ICMP,
 	};
 	bpf_map__set_max_entries(skel->maps.services, 2 * BUCKETS);
-	bpf_map__set_max_entries(skel->maps.slots, 2 * ((SLOTS + 15) / 16));
+	bpf_map__set_max_entries(skel->maps.slots, 3 * BLOCKS);
+	bpf_map__set_max_entries(skel->maps.flows, LINES);
+	bpf_map__set_max_entries(skel->maps.xdp_cpus, cpus);
 	bpf_map__set_max_entries(skel->maps.backends, 2 * BACKENDS + 1);
-	bpf_map__set_max_entries(skel->maps.xdp_services, 2 * cpus);
+	bpf_map__set_max_entries(skel->maps.xdp_services, 8 * cpus);
 	bpf_map__set_max_entries(skel->maps.xdp_backends, (2 * BACKENDS + 1) * cpus);
 	bpf_map__set_max_entries(skel->maps.xdp_verdicts, cpus);
 	rc = xdp_bench_bpf__load(skel);
@@ -204,6 +263,10 @@ static void load(struct bench *b)
 	b->prog[REWRITE] = bpf_program__fd(skel->progs.bench_rewrite);
 	b->prog[LB_V4] = bpf_program__fd(skel->progs.bench_lb_v4);
 	b->prog[LB_FLOWS] = bpf_program__fd(skel->progs.bench_lb_v4_flows);
+	b->prog[LB_GUE] = bpf_program__fd(skel->progs.bench_lb_gue);
+	b->prog[LB_L2] = bpf_program__fd(skel->progs.bench_lb_l2);
+	b->prog[LB_TRACKED_1] = bpf_program__fd(skel->progs.bench_lb_v4);
+	b->prog[LB_TRACKED] = b->prog[LB_FLOWS];
 	b->prog[LB_V6] = bpf_program__fd(skel->progs.bench_lb_v6);
 	b->prog[NOT_OURS] = b->prog[NOT_OURS_V6] = bpf_program__fd(skel->progs.xdp_lb);
 }
@@ -217,7 +280,11 @@ static double run(const struct bench *b, enum which w)
 		    .data_size_out = sizeof(out), .repeat = b->repeat);
 	int rc;
 
-	o.data_size_in = (uint32_t)make_packet(packet, v6, ours ? 10 : 99);
+	o.data_size_in = (uint32_t)make_packet(packet, v6,
+					       !ours ? 99 :
+					       w == LB_GUE ? VIP_GUE :
+					       w == LB_L2 ? VIP_L2 :
+					       w == LB_TRACKED || w == LB_TRACKED_1 ? VIP_TRACKED : VIP);
 	rc = bpf_prog_test_run_opts(b->prog[w], &o);
 	if (rc)
 		die("test run", rc);
@@ -265,11 +332,16 @@ enum {
 	X_NOT_OURS,
 	X_IPV6,
 	X_NOT_OURS_V6,
+	X_GUE,
+	X_L2,
+	X_TRACKED_1,
+	X_TRACKED_64K,
 	N_X
 };
 
 static const char *const x_names[N_X] = { "x_ipip_1", "x_ipip_64k", "x_not_ours", "x_ipv6",
-					  "x_not_ours_ipv6" };
+					  "x_not_ours_ipv6", "x_gue", "x_l2", "x_tracked_1",
+					  "x_tracked_64k" };
 
 struct result {
 	double adjust, undo;
@@ -297,6 +369,11 @@ static void evaluate(const struct bench *b, struct result *r)
 		x[X_NOT_OURS][i] = b->ns[NOT_OURS][i] / bare;
 		x[X_IPV6][i] = (b->ns[LB_V6][i] - r->undo * scale) / bare;
 		x[X_NOT_OURS_V6][i] = b->ns[NOT_OURS_V6][i] / bare;
+		x[X_GUE][i] = (b->ns[LB_GUE][i] - r->undo * scale) / bare;
+		/* No head was moved: only the restoring is undone. */
+		x[X_L2][i] = (b->ns[LB_L2][i] - (r->undo - r->adjust) * scale) / bare;
+		x[X_TRACKED_1][i] = (b->ns[LB_TRACKED_1][i] - r->undo * scale) / bare;
+		x[X_TRACKED_64K][i] = (b->ns[LB_TRACKED][i] - (r->undo + rewrite) * scale) / bare;
 	}
 	for (int i = 0; i < N_X; i++)
 		r->x[i] = summarise(x[i], b->rounds);

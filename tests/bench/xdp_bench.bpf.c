@@ -9,6 +9,7 @@
 
 #define V4_OUTER ((int)sizeof(struct iphdr))
 #define V6_OUTER ((int)sizeof(struct ipv6hdr))
+#define GUE_OUTER ((int)(sizeof(struct iphdr) + sizeof(struct udphdr) + HG_GUE_LEN))
 
 /* The yardstick: swaps the MACs, returns TX. */
 SEC("xdp")
@@ -112,6 +113,20 @@ int bench_lb_v4_flows(struct xdp_md *ctx)
 {
 	rewrite_source(ctx);
 	return undo(ctx, V4_OUTER, false);
+}
+
+SEC("xdp")
+int bench_lb_gue(struct xdp_md *ctx)
+{
+	return undo(ctx, GUE_OUTER, false);
+}
+
+SEC("xdp")
+int bench_lb_l2(struct xdp_md *ctx)
+{
+	int action = lb_packet(ctx);
+
+	return action == XDP_TX ? restore(ctx, action, false) : XDP_ABORTED;
 }
 
 SEC("xdp")

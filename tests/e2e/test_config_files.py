@@ -296,7 +296,7 @@ def test_c_serves_with_a_backend(one, background):
                    "site.example:443:127.0.0.1", "https://site.example/x", "-w", " %{http_code}"]).stdout
     assert out == "behind tls 200"
     out = one.run(["curl", "-skS", "-m", "5", "-i", "https://127.0.0.1/test"]).stdout
-    assert re.match(r"HTTP/1.[01] 200", out) and "behind" not in out
+    assert re.match(r"HTTP/(1.[01]|2) 200", out) and "behind" not in out
     status = open(f"/proc/{pid}/status", encoding="ascii").read()
     pw = pwd.getpwnam("nobody")
     assert re.search(rf"^Uid:\t{pw.pw_uid}\t{pw.pw_uid}\t", status, re.M)

@@ -64,6 +64,17 @@ def get(client, url, n):
     return {line.removeprefix("hello from ") for line in lines}
 
 
+def settle(client, names):
+    """Waits until new flows go to these servers only. A flow that a change of the table cuts is tried again."""
+    def asked():
+        try:
+            return get(client, f"http://{VIP}/", 20) == names
+        except RuntimeError:
+            return False
+
+    wait_for(f"new flows at {sorted(names)}", asked)
+
+
 def l4_ready(edge):
     shown = edge.run([BUILD / "headgate", "-s", edge.sock, "show", "l4"], check=False).stdout
     return len(re.findall(r" resolved ", shown)) == 3
@@ -118,9 +129,9 @@ def test_a_dead_backend_leaves_the_table_and_comes_back(balanced):
 
 def test_drain_by_the_runtime_api(balanced):
     assert balanced.daemon.cli("set server web/web3 state drain") == "\n"
-    wait_for("web3 without new flows", lambda: get(balanced.client, f"http://{VIP}/", 30) == {"web1", "web2"})
+    settle(balanced.client, {"web1", "web2"})
     balanced.daemon.cli("set server web/web3 state ready")
-    wait_for("web3 again", lambda: "web3" in get(balanced.client, f"http://{VIP}/", 30))
+    settle(balanced.client, {"web1", "web2", "web3"})
 
 
 class Pinger(threading.Thread):
@@ -256,7 +267,7 @@ def test_next_hop_changes_are_followed(balanced):
     web1 = balanced.webs[0]
     for name in ("web2", "web3"):
         balanced.daemon.cli(f"set server web/{name} state maint")
-    assert get(balanced.client, f"http://{VIP}/", 5) == {"web1"}
+    settle(balanced.client, {"web1"})
     web1.run("ip link set eth0 down && ip link set eth0 address 02:00:00:00:00:99 && ip link set eth0 up")
     web1.run("ping -c 1 -W 1 10.10.0.1", check=False)
 

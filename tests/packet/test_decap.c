@@ -3,12 +3,15 @@
  * The agent on backends: what it unwraps, with the whole inner frame, and what it must leave alone.
  * links:
  */
+#include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <cmocka.h>
@@ -52,8 +55,8 @@ static int setup(void **state)
 	assert_int_equal(xdp_decap_bpf__load(skel), 0);
 	verdicts = map_mmap(skel->maps.xdp_verdicts, sizeof(*verdicts) * n_cpus);
 	prog = bpf_program__fd(skel->progs.xdp_decap);
-	allow(HERE4, HG_DECAP_IPIP | HG_DECAP_GUE);
-	allow(HERE6, HG_DECAP_IPIP | HG_DECAP_GUE);
+	allow(HERE4, HG_DECAP_IPIP | HG_DECAP_GUE | HG_DECAP_SECOND_CHANCE);
+	allow(HERE6, HG_DECAP_IPIP | HG_DECAP_GUE | HG_DECAP_SECOND_CHANCE);
 	allow(GUE_ONLY4, HG_DECAP_GUE);
 	allow(IPIP_ONLY6, HG_DECAP_IPIP);
 	return 0;
@@ -77,6 +80,15 @@ static uint64_t verdict(enum hg_verdict v)
 
 	for (unsigned i = 0; i < n_cpus; i++)
 		sum += verdicts[i].verdict[v];
+	return sum;
+}
+
+static uint64_t event(enum hg_event e)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < n_cpus; i++)
+		sum += verdicts[i].event[e];
 	return sum;
 }
 
@@ -188,6 +200,105 @@ static void test_ecn(void **state)
 			PKT(&want, E, IN6(.tos = out));
 			EXPECT(prog, &in, XDP_PASS, &want);
 		}
+}
+
+#define ALT4	     "10.0.0.31"
+#define ALT6	     "fd00::31"
+#define GUE_ALT4     GUE(.gue_alt = ALT4, .gue_hops = 1)
+#define GUE_ALT6     GUE(.gue_alt = ALT6, .gue_hops = 1)
+#define BACK	     ETH(.dst = EGRESS_MAC, .src = BACKEND_MAC)
+#define IN4_SYN	     IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = 7, .dport = 80, .flags = TCP_SYN)
+#define IN6_TCP	     IP6(.src = CLIENT6, .dst = VIP6), TCP(.sport = 7, .dport = 80), DATA(9)
+
+/* A connection that nobody here knows goes on to the other backend, and no further from there. */
+static void test_second_chance(void **state)
+{
+	struct pktbuf in, want;
+
+	for (uint32_t id = 0; id < 300; id++) {
+		PKT(&in, E, OUT4(.id = id * 219, .tos = id & 3), GUE_UDP, GUE_ALT4, IN4());
+		PKT(&want, BACK, IP4(.src = HERE4, .dst = ALT4, .id = id * 219, .tos = id & 3),
+		    UDP(.sport = 50000, .dport = HG_GUE_PORT, .no_csum = true),
+		    GUE(.gue_alt = ALT4, .gue_hops = 0), IN4());
+		EXPECT(prog, &in, XDP_TX, &want);
+	}
+	PKT(&in, E, VLAN(.tci = 9), OUT4(), GUE_UDP, GUE_ALT4, IN6_TCP);
+	PKT(&want, BACK, VLAN(.tci = 9), IP4(.src = HERE4, .dst = ALT4),
+	    UDP(.sport = 50000, .dport = HG_GUE_PORT, .no_csum = true),
+	    GUE(.gue_alt = ALT4, .gue_hops = 0), IN6_TCP);
+	EXPECT(prog, &in, XDP_TX, &want);
+	PKT(&in, E, OUT6(), GUE_UDP, GUE_ALT6, IN6_TCP);
+	PKT(&want, BACK, IP6(.src = HERE6, .dst = ALT6),
+	    UDP(.sport = 50000, .dport = HG_GUE_PORT, .no_csum = true),
+	    GUE(.gue_alt = ALT6, .gue_hops = 0), IN6_TCP);
+	EXPECT(prog, &in, XDP_TX, &want);
+	assert_int_equal(event(HG_EVENT_SECOND_CHANCE), 302);
+	assert_int_equal(verdict(HG_VERDICT_TX), 302);
+	/* Two hops: the agent there hands it to its kernel, whoever's it is. */
+	PKT(&in, E, OUT4(), GUE_UDP, GUE(.gue_alt = ALT4, .gue_hops = 0), IN4());
+	PKT(&want, E, IN4());
+	EXPECT(prog, &in, XDP_PASS, &want);
+}
+
+#define STAYS(inner, ...)                         \
+	do {                                      \
+		PKT(&in, __VA_ARGS__, inner);     \
+		PKT(&want, E, inner);             \
+		EXPECT(prog, &in, XDP_PASS, &want); \
+	} while (0)
+#define PLAIN_IN4 IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = 7, .dport = 80)
+
+static void test_no_second_chance(void **state)
+{
+	struct pktbuf in, want;
+
+	STAYS(IN4_SYN, E, OUT4(), GUE_UDP, GUE_ALT4);
+	STAYS(IN6(), E, OUT6(), GUE_UDP, GUE_ALT6); /* UDP */
+	STAYS(PLAIN_IN4, E, OUT4(), GUE_UDP, GUE());
+	STAYS(PLAIN_IN4, E, OUT4(), GUE_UDP, GUE(.opt_words = 5)); /* private data of others */
+	STAYS(PLAIN_IN4, E, OUT4(), GUE_UDP, GUE_ALT6); /* of the other family */
+	STAYS(PLAIN_IN4, E, OUT6(), GUE_UDP, GUE_ALT4);
+	STAYS(PLAIN_IN4, E, IP4(.src = EDGE4, .dst = GUE_ONLY4), GUE_UDP, GUE_ALT4);
+	/* Flags say that fields come before: not private data there. */
+	PKT(&in, E, OUT4(), GUE_UDP, GUE_ALT4, PLAIN_IN4);
+	in.data[14 + 20 + 8 + 3] = 1;
+	PKT(&want, E, PLAIN_IN4);
+	EXPECT(prog, &in, XDP_PASS, &want);
+	assert_int_equal(event(HG_EVENT_SECOND_CHANCE), 0);
+	assert_int_equal(verdict(HG_VERDICT_DECAP), 8);
+}
+
+static uint16_t port_of(int fd)
+{
+	struct sockaddr_in a;
+	socklen_t len = sizeof(a);
+
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
+	return ntohs(a.sin_port);
+}
+
+/* A real connection of this host is known; a listener alone knows no connection. */
+static void test_known_connection(void **state)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+	struct pktbuf in, want;
+	uint16_t lport, cport;
+
+	assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof(a)), 0);
+	assert_int_equal(listen(listener, 5), 0);
+	lport = port_of(listener);
+	a.sin_port = htons(lport);
+	assert_int_equal(connect(client, (struct sockaddr *)&a, sizeof(a)), 0);
+	cport = port_of(client);
+#define LOOP(port) IP4(.src = "127.0.0.1", .dst = "127.0.0.1"), TCP(.sport = (port), .dport = lport)
+	STAYS(LOOP(cport), E, OUT4(), GUE_UDP, GUE_ALT4);
+	assert_int_equal(event(HG_EVENT_SECOND_KNOWN), 1);
+	PKT(&in, E, OUT4(), GUE_UDP, GUE_ALT4, LOOP((uint16_t)(cport ^ 1)));
+	EXPECT(prog, &in, XDP_TX, NULL);
+	assert_int_equal(event(HG_EVENT_SECOND_CHANCE), 1);
+	close(client);
+	close(listener);
 }
 
 #define UNTOUCHED(...)                            \
@@ -322,6 +433,7 @@ int main(void)
 #define ROW(f) cmocka_unit_test_setup(f, clear)
 	const struct CMUnitTest tests[] = {
 		ROW(test_ipip),	     ROW(test_vlan),	  ROW(test_gue),       ROW(test_ecn),
+		ROW(test_second_chance), ROW(test_no_second_chance), ROW(test_known_connection),
 		ROW(test_untouched), ROW(test_bad_inner), ROW(test_truncated), ROW(test_mutations),
 	};
 

@@ -80,7 +80,8 @@ static void on_response(struct h2_stream *s, bool is_end)
 	x->is_end = is_end;
 	x->read_result = http_msg_init(&x->m, &x->arena, 20);
 	if (!x->read_result)
-		x->read_result = h2_read_response(x->p->h2, &x->m, is_end, HTTP_METHOD_GET, &x->error);
+		x->read_result = h2_read_response(x->p->h2, &x->m, is_end, HTTP_METHOD_GET,
+						  &x->error);
 }
 
 static int on_data(struct h2_stream *s, struct str data)
@@ -225,9 +226,9 @@ static struct x *request(const char *text, const char *body, bool is_end)
 	struct str s = str_from_cstr(body);
 
 	read_h1(&x->m, &x->arena, text, false);
-	assert_int_equal(h2_stream_request(client.h2, &x->h2, &x->m, STR("https"), STR(""),
-					   body || !is_end),
-			 0);
+	assert_int_equal(
+		h2_stream_request(client.h2, &x->h2, &x->m, STR("https"), STR(""), body || !is_end),
+		0);
 	assert_int_equal(h2_stream_write(&x->h2, &client.out, &s, body ? 1 : 0, is_end, NULL),
 			 s.len);
 	talk();
@@ -241,9 +242,9 @@ static void respond(struct x *x, const char *text, const char *body)
 
 	read_h1(&m, &x->arena, text, true);
 	assert_int_equal(h2_stream_respond(&x->h2, &m, body), 0);
-	assert_int_equal(h2_stream_write(&x->h2, &server.out, &s, body ? 1 : 0,
-					 m.status >= 200, NULL),
-			 s.len);
+	assert_int_equal(
+		h2_stream_write(&x->h2, &server.out, &s, body ? 1 : 0, m.status >= 200, NULL),
+		s.len);
 }
 
 static void test_exchange(void **state)
@@ -286,7 +287,8 @@ static void test_exchange(void **state)
 
 static void test_bodies(void **state)
 {
-	struct x *c = request("POST /u HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n", "data", true);
+	struct x *c = request("POST /u HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n", "data",
+			      true);
 	struct x *s = server.x[0];
 
 	assert_int_equal(s->m.framing, HTTP_BODY_LENGTH);
@@ -401,7 +403,8 @@ static void test_small_buffer(void **state)
 
 static void test_leave(void **state)
 {
-	struct x *c = request("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n", "part", false);
+	struct x *c = request("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n", "part",
+			      false);
 	struct x *s = server.x[0];
 
 	/* The answer is complete, the request is not: no error. */
@@ -439,9 +442,9 @@ static void test_goaway(void **state)
 	assert_int_equal(client.goaway_id, c->h2.id);
 	late = x_new(&client);
 	read_h1(&late->m, &late->arena, "GET / HTTP/1.1\r\nHost: h\r\n\r\n", false);
-	assert_int_equal(h2_stream_request(client.h2, &late->h2, &late->m, STR("http"), STR(""),
-					   false),
-			 -EAGAIN);
+	assert_int_equal(
+		h2_stream_request(client.h2, &late->h2, &late->m, STR("http"), STR(""), false),
+		-EAGAIN);
 	/* What was under way comes to its end. */
 	assert_false(h2_is_over(server.h2));
 	respond(server.x[0], "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", "ok");
@@ -598,9 +601,12 @@ static void test_strict_heads(void **state)
 	check_head(GET "host\nh:80\n", 0);
 	check_head(GET "host\nh\nhost\nh\n", -1);
 	check_head(":method\nGET\n:scheme\nhttp\n:path\n/\n:authority\nu@h\n", HTTP_ERR_BAD_TARGET);
-	check_head(":method\nGET\n:scheme\nhttp\n:path\n/\n:authority\nh:99999\n", HTTP_ERR_BAD_TARGET);
-	check_head(":method\nGET\n:scheme\nhttp\n:path\n/a#b\n:authority\nh\n", HTTP_ERR_BAD_TARGET);
-	check_head(":method\nGET\n:scheme\nhttp\n:path\n/\303\n:authority\nh\n", HTTP_ERR_BAD_TARGET);
+	check_head(":method\nGET\n:scheme\nhttp\n:path\n/\n:authority\nh:99999\n",
+		   HTTP_ERR_BAD_TARGET);
+	check_head(":method\nGET\n:scheme\nhttp\n:path\n/a#b\n:authority\nh\n",
+		   HTTP_ERR_BAD_TARGET);
+	check_head(":method\nGET\n:scheme\nhttp\n:path\n/\303\n:authority\nh\n",
+		   HTTP_ERR_BAD_TARGET);
 	check_head(":method\nCONNECT\n:authority\nh:443\n", 0);
 	check_head(":method\nCONNECT\n:authority\nh\n", HTTP_ERR_BAD_TARGET);
 	check_head(":method\nOPTIONS\n:scheme\nhttp\n:path\n*\n:authority\nh\n", 0);
@@ -640,7 +646,7 @@ static void test_limits(void **state)
 		block[n++] = 1;
 		block[n++] = 'x';
 		block[n++] = 127; /* 127 + 9000 - 127 in 7-bit groups */
-		for (unsigned v = 9000 - 127; ; v >>= 7) {
+		for (unsigned v = 9000 - 127;; v >>= 7) {
 			block[n++] = (char)(v >= 128 ? (v & 127) | 128 : v);
 			if (v < 128)
 				break;
@@ -770,7 +776,8 @@ static void test_closed_streams(void **state)
 
 static void test_bad_preface(void **state)
 {
-	assert_int_equal(h2_receive(server.h2, STR("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), now), -EPROTO);
+	assert_int_equal(h2_receive(server.h2, STR("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), now),
+			 -EPROTO);
 	assert_true(h2_is_over(server.h2));
 	assert_int_equal(h2_receive(server.h2, STR("x"), now), -EPROTO);
 }
@@ -810,7 +817,8 @@ static int exchange_or_fail(void)
 	if (r)
 		return r;
 	raw_begin();
-	headers(1, 4, ":method\nPOST\n:scheme\nhttp\n:path\n/\n:authority\nh\ncookie\na\ncookie\nb\n");
+	headers(1, 4,
+		":method\nPOST\n:scheme\nhttp\n:path\n/\n:authority\nh\ncookie\na\ncookie\nb\n");
 	frame(0, 0, 1, STR("data"));
 	headers(1, 5, "x-trailer\nv\n");
 	r = h2_receive(server.h2, str_make(raw, n_raw), now);
@@ -821,8 +829,8 @@ static int exchange_or_fail(void)
 	r = http_msg_init(&m, &server.x[0]->arena, 20);
 	if (r)
 		return r;
-	r = h1_read_response(&head, STR("HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 9\r\n\r\n"), &m,
-			     HTTP_METHOD_GET);
+	r = h1_read_response(&head, STR("HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 9\r\n\r\n"),
+			     &m, HTTP_METHOD_GET);
 	assert_true(r > 0);
 	r = h2_stream_respond(&server.x[0]->h2, &m, true);
 	if (r)
@@ -857,15 +865,24 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_exchange),	T(test_bodies),
-		T(test_trailers),	T(test_flow_control),
-		T(test_small_buffer),	T(test_leave),
-		T(test_goaway),		T(test_refused),
-		T(test_strict_heads),	T(test_websocket_and_cookies),
-		T(test_limits),		T(test_floods),
-		T(test_header_bomb),	T(test_budgets_refill),
-		T(test_closed_streams), T(test_bad_preface),
-		T(test_window_violations), T(test_out_of_memory),
+		T(test_exchange),
+		T(test_bodies),
+		T(test_trailers),
+		T(test_flow_control),
+		T(test_small_buffer),
+		T(test_leave),
+		T(test_goaway),
+		T(test_refused),
+		T(test_strict_heads),
+		T(test_websocket_and_cookies),
+		T(test_limits),
+		T(test_floods),
+		T(test_header_bomb),
+		T(test_budgets_refill),
+		T(test_closed_streams),
+		T(test_bad_preface),
+		T(test_window_violations),
+		T(test_out_of_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,13 +139,14 @@ static void quiesced(struct lb_registry *r, void (*call)(void *arg), void *arg)
 	call(arg);
 }
 
-static const char config[] = "defaults\n mode http\n timeout client 1s\n timeout server 1s\n"
-			     " timeout connect 1s\n"
-			     "frontend web\n bind 127.0.0.1:1\n description front <door>\n"
-			     " default_backend app\n"
-			     "backend app\n server s1 127.0.0.1:2 check weight 10\n"
-			     " server s2 127.0.0.1:3 disabled\n server s3 127.0.0.1:4 backup maxconn 9\n"
-			     "backend raw\n mode tcp\n server t1 127.0.0.1:5\n";
+static const char config[] =
+	"defaults\n mode http\n timeout client 1s\n timeout server 1s\n"
+	" timeout connect 1s\n"
+	"frontend web\n bind 127.0.0.1:1\n description front <door>\n"
+	" default_backend app\n"
+	"backend app\n server s1 127.0.0.1:2 check weight 10\n"
+	" server s2 127.0.0.1:3 disabled\n server s3 127.0.0.1:4 backup maxconn 9\n"
+	"backend raw\n mode tcp\n server t1 127.0.0.1:5\n";
 
 static void wake(struct lb_waker *wk, unsigned to_worker, struct server *s)
 {
@@ -184,7 +185,8 @@ static int setup(void **state)
 	ctl.worker_counters = workers;
 	ctl.workers = threads;
 	ctl.phase = CTL_RUNNING;
-	if (loop_create(&ctl.loop) || metrics_create(&ctl, &ctl.metrics) || web_create(&ctl, &ctl.web))
+	if (loop_create(&ctl.loop) || metrics_create(&ctl, &ctl.metrics) ||
+	    web_create(&ctl, &ctl.web))
 		return -1;
 	return 0;
 }
@@ -254,15 +256,15 @@ static char *get(enum service_kind kind, const char *path, unsigned want_status)
 	return body;
 }
 
-#define assert_has(body, text)                                                        \
-	do {                                                                          \
-		if (!strstr(body, text))                                              \
-			fail_msg("missing: %s\nin:\n%s", text, body);                 \
+#define assert_has(body, text)                                        \
+	do {                                                          \
+		if (!strstr(body, text))                              \
+			fail_msg("missing: %s\nin:\n%s", text, body); \
 	} while (0)
-#define assert_lacks(body, text)                                       \
-	do {                                                           \
-		if (strstr(body, text))                                \
-			fail_msg("not wanted: %s", text);              \
+#define assert_lacks(body, text)                          \
+	do {                                              \
+		if (strstr(body, text))                   \
+			fail_msg("not wanted: %s", text); \
 	} while (0)
 
 static unsigned count(const char *body, const char *text)
@@ -391,7 +393,8 @@ static void test_filters(void **state)
 	assert_has(b, "haproxy_backend_agg_server_status{proxy=\"app\",state=\"MAINT\"} 1\n");
 	free(b);
 	b = get(SERVICE_PROMETHEUS, "/m?desc-labels", 200);
-	assert_has(b, "haproxy_frontend_status{proxy=\"web\",desc=\"front <door>\",state=\"UP\"} 1");
+	assert_has(b,
+		   "haproxy_frontend_status{proxy=\"web\",desc=\"front <door>\",state=\"UP\"} 1");
 	free(b);
 	free(get(SERVICE_PROMETHEUS, "/m?%&=&a=%zz&&x=+", 200));
 }
@@ -625,7 +628,7 @@ static void test_numbers(void **state)
 	static const struct {
 		uint64_t n;
 		const char *text;
-	} counts[] = { { 0, "0" },	   { 99999, "99999" },	    { 100000, "100k" },
+	} counts[] = { { 0, "0" },	     { 99999, "99999" },    { 100000, "100k" },
 		       { 1234567, "1.23M" }, { 12345678, "12.3M" }, { UINT64_MAX, "18.4E" } };
 
 	for (unsigned i = 0; i < ARRAY_SIZE(counts); i++) {

@@ -452,7 +452,7 @@ struct conf_stats_page {
 	struct list auths; /* conf_stats_auth */
 	uint64_t refresh;
 	bool hide_version, show_legends, show_node;
-	char *desc;
+	char *desc, *node; /* node NULL: global's, or the host's name */
 	struct cond *admin_if;
 	bool has_admin;
 };

@@ -311,9 +311,11 @@ static int parse_stats_admin(struct parser *ps, struct line *l, void *obj, const
 
 static int parse_show_node(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
+	int r = 0;
+
 	if (line_has(l))
-		l->at++;
-	return parse_stats_flag(ps, l, obj, kw);
+		r = arg_string(ps, l, kw->args, &((struct proxy_build *)obj)->px.stats.node);
+	return r ? r : parse_stats_flag(ps, l, obj, kw);
 }
 
 static int parse_show_desc(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)

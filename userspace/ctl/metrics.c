@@ -116,12 +116,14 @@ void metrics_worker_sum(const struct ctl *ctl, struct hg_worker_counters *ret_su
 	for (unsigned i = 0; i < ctl->n_workers; i++) {
 		const struct hg_worker_counters *w = &ctl->worker_counters[i];
 
-#define X(name, help) ret_sum->name += w->name;
+#define LOAD(field)   __atomic_load_n(&w->field, __ATOMIC_RELAXED)
+#define X(name, help) ret_sum->name += LOAD(name);
 		HG_WORKER_COUNTERS(X)
 #undef X
-		ret_sum->cur_conns += w->cur_conns;
-		ret_sum->cur_ssl_conns += w->cur_ssl_conns;
-		ret_sum->cur_streams += w->cur_streams;
+		ret_sum->cur_conns += LOAD(cur_conns);
+		ret_sum->cur_ssl_conns += LOAD(cur_ssl_conns);
+		ret_sum->cur_streams += LOAD(cur_streams);
+#undef LOAD
 	}
 }
 
@@ -132,7 +134,7 @@ uint64_t metrics_tls_sessions(const struct ctl *ctl)
 
 	for (size_t i = 0; i < (size_t)a->next_id * a->n_workers; i++)
 		if (a->rows[i].kind == HG_L7_FRONTEND)
-			n += a->rows[i].ssl_sessions;
+			n += __atomic_load_n(&a->rows[i].ssl_sessions, __ATOMIC_RELAXED);
 	return n;
 }
 
@@ -141,10 +143,10 @@ static void metrics_idle(struct metrics *m)
 	uint64_t idle = 0, busy = 0, d_idle, d_busy;
 
 	for (unsigned i = 0; i < m->ctl->n_workers; i++) {
-		const struct loop_stats *ls = worker_loop_stats(m->ctl->workers[i]);
+		const struct hg_worker_counters *w = &m->ctl->worker_counters[i];
 
-		idle += ls->idle_ns;
-		busy += ls->busy_ns;
+		idle += __atomic_load_n(&w->idle_ns, __ATOMIC_RELAXED);
+		busy += __atomic_load_n(&w->busy_ns, __ATOMIC_RELAXED);
 	}
 	d_idle = idle - m->last_idle_ns;
 	d_busy = busy - m->last_busy_ns;

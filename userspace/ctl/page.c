@@ -238,7 +238,7 @@ static void page_header(struct page *p)
 		if (gethostname(host, sizeof(host) - 1) != 0)
 			host[0] = '\0';
 		OUT_LIT(t, " <span>on ");
-		out_html(t, str_from_cstr(g->node ? g->node : host));
+		out_html(t, p->c->node.p ? p->c->node : str_from_cstr(g->node ? g->node : host));
 		OUT_LIT(t, "</span>");
 	}
 	OUT_LIT(t, "</h1>");

@@ -15,13 +15,13 @@ enum page_form {
 };
 
 /* Results of an action, as codes in the URL: `;st=DONE`. */
-#define PAGE_RESULTS(X)                                                                       \
-	X(DONE, "Done.")                                                                      \
-	X(NONE, "Nothing has changed.")                                                       \
-	X(PART, "Only a part was done: some server names are unknown.")                       \
-	X(ERRP, "Nothing was done: the action or the backend is unknown.")                    \
-	X(EXCD, "Nothing was done: too much at once. Try again with fewer servers.")          \
-	X(DENY, "Nothing was done: not allowed.")                                             \
+#define PAGE_RESULTS(X)                                                              \
+	X(DONE, "Done.")                                                             \
+	X(NONE, "Nothing has changed.")                                              \
+	X(PART, "Only a part was done: some server names are unknown.")              \
+	X(ERRP, "Nothing was done: the action or the backend is unknown.")           \
+	X(EXCD, "Nothing was done: too much at once. Try again with fewer servers.") \
+	X(DENY, "Nothing was done: not allowed.")                                    \
 	X(IVAL, "Nothing was done: the request cannot be understood.")
 
 enum page_result {

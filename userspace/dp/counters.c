@@ -19,8 +19,14 @@
 	  "packets per service")                                                                  \
 	X(XDP_BACKENDS, "xdp_backends", "backend id * CPUs + CPU", "hg_backend_counters", "XDP",  \
 	  "packets per backend")                                                                  \
+	X(XDP_CPUS, "xdp_cpus", "CPU", "hg_cpu", "XDP", "tokens that bound rare work")            \
+	X(FLOWS, "flows", "line of 5 flows", "hg_line", "XDP", "flows of slots that moved")       \
+	X(FRAGMENTS, "fragments", "line of 5 datagrams", "hg_line", "XDP",                        \
+	  "what later fragments follow")                                                          \
+	X(QUIC_IDS, "quic_ids", "block of 32 server ids", "hg_quic_block", "control",             \
+	  "backends by connection id")                                                            \
 	X(XDP_VERDICTS, "xdp_verdicts", "CPU", "hg_verdict_counters", "XDP",                      \
-	  "verdicts and drop reasons")                                                            \
+	  "verdicts, drop reasons, events")                                                       \
 	X(META, "meta", "0", "hg_meta", "loader", "version and sizes of what is loaded")          \
 	X(DECAP_ADDRS, "decap_addrs", "address", "hg_decap_addr", "loader",                       \
 	  "tunnel end points of the agent")                                                       \
@@ -90,6 +96,8 @@ void dp_verdicts(struct dp *dp, struct hg_verdict_counters *ret_sum)
 			ret_sum->verdict[v] += rows[cpu].verdict[v];
 		for (unsigned d = 0; d < ARRAY_SIZE(ret_sum->drop); d++)
 			ret_sum->drop[d] += rows[cpu].drop[d];
+		for (unsigned e = 0; e < ARRAY_SIZE(ret_sum->event); e++)
+			ret_sum->event[e] += rows[cpu].event[e];
 	}
 }
 

@@ -215,6 +215,15 @@ static uint32_t round_up_pow2(uint32_t v)
 }
 
 /* Sizes with room for what reloads may add; see docs/DATAPATH.md for what they cost. */
+/* The coarse clock moves once per jiffy, so its resolution tells how many there are in a second. */
+static uint32_t loader_tick_shift(void)
+{
+	struct timespec res = { .tv_nsec = 4000000 };
+
+	(void)clock_getres(CLOCK_MONOTONIC_COARSE, &res);
+	return hg_tick_shift((uint32_t)(1000000000 / (res.tv_nsec > 0 ? res.tv_nsec : 4000000)));
+}
+
 static void loader_size(const struct dp_opts *o, struct hg_rodata *ro, uint32_t *ret_blocks)
 {
 	uint32_t services = round_up_pow2(o->n_services * 2 + 32);
@@ -228,6 +237,13 @@ static void loader_size(const struct dp_opts *o, struct hg_rodata *ro, uint32_t 
 			   1;
 	ro->n_cpus = (uint32_t)libbpf_num_possible_cpus();
 	ro->hash_seed = o->hash_seed;
+	ro->flow_mask = HG_FLOW_LINES_DEFAULT - 1;
+	ro->fragment_mask = HG_FRAGMENT_LINES_DEFAULT - 1;
+	ro->tick_shift = loader_tick_shift();
+	ro->fragment_ticks = HG_RODATA_DEFAULT_FRAGMENT_TICKS;
+	ro->flow_idle_ticks = HG_RODATA_DEFAULT_FLOW_IDLE;
+	ro->learn_per_jiffy = HG_RODATA_DEFAULT_LEARN;
+	ro->icmp_per_jiffy = HG_RODATA_DEFAULT_ICMP;
 	*ret_blocks = (uint32_t)(slots / HG_SLOTS_PER_BLOCK);
 }
 
@@ -247,6 +263,10 @@ static int loader_load_edge(struct dp *dp, const struct dp_opts *o, struct err *
 	    bpf_map__set_max_entries(skel->maps.backends, ro.max_backends) != 0 ||
 	    bpf_map__set_max_entries(skel->maps.xdp_services, ro.max_services * ro.n_cpus) != 0 ||
 	    bpf_map__set_max_entries(skel->maps.xdp_backends, ro.max_backends * ro.n_cpus) != 0 ||
+	    bpf_map__set_max_entries(skel->maps.xdp_cpus, ro.n_cpus) != 0 ||
+	    bpf_map__set_max_entries(skel->maps.flows, ro.flow_mask + 1) != 0 ||
+	    bpf_map__set_max_entries(skel->maps.fragments, ro.fragment_mask + 1) != 0 ||
+	    bpf_map__set_max_entries(skel->maps.quic_ids, HG_QUIC_BLOCKS_DEFAULT) != 0 ||
 	    bpf_map__set_max_entries(skel->maps.xdp_verdicts, ro.n_cpus) != 0) {
 		xdp_lb_bpf__destroy(skel);
 		return err_set(err, -EINVAL, "cannot size the maps");
@@ -526,7 +546,8 @@ void *dp_stats_memory(struct dp *dp, enum dp_stats which, uint32_t *ret_n_ids)
 
 int dp_decap_addrs(struct dp *dp, const struct addr *addrs, unsigned n, struct err *err)
 {
-	struct hg_decap_addr value = { .flags = HG_DECAP_IPIP | HG_DECAP_GUE };
+	struct hg_decap_addr value = { .flags = HG_DECAP_IPIP | HG_DECAP_GUE |
+						HG_DECAP_SECOND_CHANCE };
 	int fd = dp->maps[DP_MAP_DECAP_ADDRS].fd;
 	struct hg_decap_key key, old;
 

@@ -169,8 +169,8 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
 		end_received(h, frame);
 		break;
 	case NGHTTP2_WINDOW_UPDATE:
-		h->ops->on_window(h->owner, frame->hd.stream_id ? h2_find(h, frame->hd.stream_id)
-								: NULL);
+		h->ops->on_window(h->owner,
+				  frame->hd.stream_id ? h2_find(h, frame->hd.stream_id) : NULL);
 		break;
 	case NGHTTP2_SETTINGS:
 		/* A new initial window moves those of all streams (RFC 9113 6.9.2). */
@@ -180,8 +180,7 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
 	case NGHTTP2_GOAWAY:
 		/* A client's concerns only pushed streams. */
 		h->is_leaving |= !h->is_server;
-		h->ops->on_goaway(h->owner, frame->goaway.last_stream_id,
-				  frame->goaway.error_code);
+		h->ops->on_goaway(h->owner, frame->goaway.last_stream_id, frame->goaway.error_code);
 		break;
 	default:
 		break;

@@ -16,8 +16,9 @@ static const struct h2_budget {
 #define TEXT(name, t) [H2_ABUSE_##name].text = t,
 	H2_ABUSES(TEXT)
 #undef TEXT
-	/* A page left by its reader: all its streams at once. */
-	[H2_ABUSE_RESET].burst = 2 * H2_MAX_STREAMS,
+		/* A page left by its reader: all its streams at once. */
+		[H2_ABUSE_RESET]
+			.burst = 2 * H2_MAX_STREAMS,
 	[H2_ABUSE_RESET].per_second = 20,
 	/* Each has to be acknowledged; honest peers send one or two in a connection's life. */
 	[H2_ABUSE_CONTROL].burst = 32,

@@ -207,8 +207,7 @@ static enum http_error check_path(const struct head_reader *r)
 		return HTTP_ERR_NONE;
 	if (!t.len || h1_scan_target_bytes(t.p, t.p + t.len) != t.p + t.len)
 		return HTTP_ERR_BAD_TARGET;
-	if (t.p[0] == '/' ||
-	    (t.len == 1 && t.p[0] == '*' && m->method == HTTP_METHOD_OPTIONS))
+	if (t.p[0] == '/' || (t.len == 1 && t.p[0] == '*' && m->method == HTTP_METHOD_OPTIONS))
 		return HTTP_ERR_NONE;
 	return HTTP_ERR_BAD_TARGET;
 }
@@ -233,22 +232,34 @@ static enum http_error check_start(struct head_reader *r)
 static enum http_error make_start_line(struct head_reader *r)
 {
 	struct http_msg *m = r->m;
+	bool is_tunnel = m->method == HTTP_METHOD_CONNECT && !r->protocol.len;
 	bool has_origin = m->authority.len && m->scheme.len && m->path.len && m->path.p[0] == '/';
-	struct str line;
+	struct str parts[7] = { m->method_text, STR(" ") };
+	unsigned n = 2;
+	size_t len = 0;
+	char *p;
 
-	if (m->method == HTTP_METHOD_CONNECT && !r->protocol.len)
-		line = arena_printf(m->arena, STR_FMT " " STR_FMT " HTTP/2.0",
-				    STR_ARG(m->method_text), STR_ARG(m->authority));
-	else
-		line = arena_printf(m->arena, STR_FMT " " STR_FMT "%s" STR_FMT STR_FMT " HTTP/2.0",
-				    STR_ARG(m->method_text), has_origin ? (int)m->scheme.len : 0,
-				    m->scheme.p ? m->scheme.p : "", has_origin ? "://" : "",
-				    has_origin ? (int)m->authority.len : 0,
-				    m->authority.p ? m->authority.p : "", STR_ARG(m->path));
-	if (!line.p)
+	if (has_origin) {
+		parts[n++] = m->scheme;
+		parts[n++] = STR("://");
+	}
+	if (has_origin || is_tunnel)
+		parts[n++] = m->authority;
+	if (!is_tunnel)
+		parts[n++] = m->path;
+	parts[n++] = STR(" HTTP/2.0");
+	for (unsigned i = 0; i < n; i++)
+		len += parts[i].len;
+	p = arena_alloc(m->arena, len);
+	if (!p)
 		return HTTP_ERR_NO_MEMORY;
-	m->start_line = line;
-	m->target = str_sub(line, m->method_text.len + 1, line.len - m->method_text.len - 10);
+	m->start_line = str_make(p, len);
+	for (unsigned i = 0; i < n; i++) {
+		if (parts[i].len)
+			memcpy(p, parts[i].p, parts[i].len);
+		p += parts[i].len;
+	}
+	m->target = str_sub(m->start_line, m->method_text.len + 1, len - m->method_text.len - 10);
 	return HTTP_ERR_NONE;
 }
 
@@ -282,7 +293,7 @@ static enum http_error request_framing(struct head_reader *r, bool is_end)
 		m->method = HTTP_METHOD_CONNECT;
 	m->minor = 0;
 	/* Both are matters of HTTP/1's connections. */
-	m->flags &= (uint16_t) ~(HTTP_MSG_UPGRADE | HTTP_MSG_KEEP_ALIVE);
+	m->flags &= (uint16_t)~(HTTP_MSG_UPGRADE | HTTP_MSG_KEEP_ALIVE);
 	if (m->framing == HTTP_BODY_LENGTH && is_end && m->content_length)
 		return HTTP_ERR_BAD_LENGTH;
 	if (is_tunnel) {
@@ -309,8 +320,8 @@ static int answer(enum http_error e, enum http_error *ret_error)
 	return e == HTTP_ERR_NO_MEMORY ? -ENOMEM : -EBADMSG;
 }
 
-int h2_read_request(struct h2_session *h, struct http_msg *m, bool is_end,
-		    struct str *ret_protocol, enum http_error *ret_error)
+int h2_read_request(struct h2_session *h, struct http_msg *m, bool is_end, struct str *ret_protocol,
+		    enum http_error *ret_error)
 {
 	struct head_reader r = { .h = h, .m = m };
 	enum http_error e;
@@ -393,10 +404,9 @@ int h2_read_trailers(struct h2_session *h, struct http_msg *m)
 
 		if (!http_is_token(name) || !http_is_value(value) || !http_may_be_trailer(name))
 			return -EBADMSG;
-		m->trailers[m->n_trailers++] =
-			(struct http_field){ .name = name,
-					     .value = value,
-					     .id = (uint8_t)http_field_id(name) };
+		m->trailers[m->n_trailers++] = (struct http_field){
+			.name = name, .value = value, .id = (uint8_t)http_field_id(name)
+		};
 	}
 	if (n)
 		m->flags |= HTTP_MSG_HAS_TRAILERS;

@@ -302,8 +302,8 @@ int h2_stream_respond(struct h2_stream *s, const struct http_msg *m, bool has_bo
 						      l.nv, l.n, NULL));
 	s->out_started = true;
 	s->has_body = has_body;
-	return from_ng(nghttp2_submit_response(s->h2->ng, s->id, l.nv, l.n,
-					       has_body ? &provider : NULL));
+	return from_ng(
+		nghttp2_submit_response(s->h2->ng, s->id, l.nv, l.n, has_body ? &provider : NULL));
 }
 
 int h2_stream_request(struct h2_session *h, struct h2_stream *s, const struct http_msg *m,

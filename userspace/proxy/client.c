@@ -181,8 +181,8 @@ static void client_begin_stream(struct client *cl)
 
 static bool client_is_h2(const struct client *cl)
 {
-	return client_is_http(cl) && (cl->pb->conf->proto == BIND_PROTO_H2 ||
-				      str_is_eq(conn_alpn(cl->conn), STR("h2")));
+	return client_is_http(cl) &&
+	       (cl->pb->conf->proto == BIND_PROTO_H2 || str_is_eq(conn_alpn(cl->conn), STR("h2")));
 }
 
 /* The transport is up. */

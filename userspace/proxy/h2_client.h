@@ -27,7 +27,11 @@ struct h2_conn {
 	uint8_t drain; /* enum h2_drain */
 };
 
-enum h2_drain { H2_DRAIN_NO, H2_DRAIN_TOLD, H2_DRAIN_LAST };
+enum h2_drain {
+	H2_DRAIN_NO,
+	H2_DRAIN_TOLD,
+	H2_DRAIN_LAST
+};
 
 struct h2_exchange {
 	struct conn conn; /* facts of the real one; is_broken when the exchange is over */
@@ -61,14 +65,18 @@ void h2_client_event(struct client *cl);
 void h2_client_timer(struct client *cl);
 /* Nothing new, please; ends when the last exchange has. */
 void h2_client_drain(struct client *cl);
+/* The connection ends without a word, its exchanges with it; soon, not now. */
+void h2_client_drop(struct client *cl);
 /* The real client is being closed. */
 void h2_client_free(struct client *cl);
 /* The exchange's client is being closed. */
 void h2_exchange_close(struct client *cl);
 
-/* For side_h2.c. */
+/* Among the files of this protocol. */
+extern const struct h2_ops h2_client_ops;
 void h2_wake(struct h2_exchange *ex); /* its stream has something to do */
 void h2_wait_for_room(struct h2_exchange *ex); /* runs when output may go on */
+void h2_wake_blocked(struct h2_conn *hc); /* those whose windows are open */
 void h2_work_later(struct h2_conn *hc);
 bool h2_need_out(struct h2_conn *hc); /* false: no memory */
 void h2_flush(struct h2_conn *hc);

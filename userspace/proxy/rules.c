@@ -9,7 +9,7 @@
 #include <netinet/tcp.h>
 
 #include "proxy/track.h"
-#include "proxy/worker_priv.h"
+#include "proxy/h2_client.h"
 
 static void count_denied(struct stream *st, bool is_rsp)
 {
@@ -67,12 +67,14 @@ static enum rule_verdict rule_silent_drop(struct stream *st, const struct conf_p
 					  const struct conf_rule *r, struct http_msg *m,
 					  enum step *ret_step)
 {
-	struct client *cl = st->cl;
+	struct client *cl = client_session(st->cl); /* HTTP/2: the whole connection goes */
 	const int one = 1;
 
 	setsockopt(cl->conn->ev.fd, SOL_IP, IP_TTL, &one, sizeof(one));
 	setsockopt(cl->conn->ev.fd, SOL_IPV6, IPV6_UNICAST_HOPS, &one, sizeof(one));
 	count_denied(st, false);
+	if (cl->mux)
+		h2_client_drop(cl);
 	stream_kill(st, 'P');
 	*ret_step = STEP_GONE;
 	return RULE_STEP;

@@ -225,13 +225,14 @@ enum step service_start_stats(struct stream *st, const struct conf_proxy *px)
 		return s;
 	c->uri = arena_str(&c->arena, str_from_cstr(page->uri));
 	c->desc = arena_str(&c->arena, str_from_cstr(page->desc));
+	c->node = arena_str(&c->arena, str_from_cstr(page->node));
 	c->refresh_ns = page->refresh;
 	c->hide_version = page->hide_version;
 	c->show_legends = page->show_legends;
 	c->show_node = page->show_node;
 	c->show_desc = page->desc != NULL;
 	c->is_admin = stats_is_admin(st, page);
-	if (!c->uri.p || (page->desc && !c->desc.p))
+	if (!c->uri.p || (page->desc && !c->desc.p) || (page->node && !c->node.p))
 		return stream_fail(st, 'R', 503);
 	return s;
 }

@@ -91,7 +91,7 @@ struct service_call {
 	struct str form; /* body of a POST */
 	bool is_form_too_long;
 	/* of the section that the page belongs to */
-	struct str uri, desc;
+	struct str uri, desc, node;
 	uint64_t refresh_ns;
 	bool hide_version, show_legends, show_node, show_desc;
 	bool is_admin; /* `stats admin` says yes to this request */

@@ -204,7 +204,8 @@ static ssize_t write_offer(struct side *s, struct h2_exchange *ex, struct offer 
 		h2_flush(hc);
 		if (hc->is_dead)
 			return -EPIPE;
-		if (buf_room(&hc->out) < H2_PRODUCE_ROOM && buf_len(&hc->out) > hc->out.cap - H2_PRODUCE_ROOM)
+		if (buf_room(&hc->out) < H2_PRODUCE_ROOM &&
+		    buf_len(&hc->out) > hc->out.cap - H2_PRODUCE_ROOM)
 			break;
 		if (!k && buf_len(&hc->out))
 			break;

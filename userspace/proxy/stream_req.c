@@ -19,6 +19,9 @@ static enum step req_nothing(struct stream *st, int why)
 		/* A spurious event. Give everything back but the timer of the connection. */
 		stream_free(st);
 		cl->state = CLIENT_IDLE;
+		/* Adopted while the stream was waiting: idle clients have moved on already. */
+		if (cl->snap != cl->w->snap)
+			client_rebind(cl);
 		return STEP_GONE;
 	}
 	st->flags |= STREAM_NO_LOG;
