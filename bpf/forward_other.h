@@ -85,10 +85,10 @@ INLINE bool gue(struct pkt *p, union hg_neigh neigh, bool v6, bool outer_v6)
 }
 
 /* What forward_by_mode() is told in one number beside hash and length. */
-#define FWD_MODE(mode)	 ((u64)(mode))
-#define FWD_V6		 0x100u
-#define FWD_TYPE_OFF(n)	 ((u64)(n) << 16)
-#define FWD_HASH(n)	 ((u64)(u32)(n) << 32)
+#define FWD_MODE(mode)	((u64)(mode))
+#define FWD_V6		0x100u
+#define FWD_TYPE_OFF(n) ((u64)(n) << 16)
+#define FWD_HASH(n)	((u64)(u32)(n) << 32)
 
 /* Verdict in the lower byte, drop reason, and what would fit above; 0: sent on. `ids`: backend, and above it the alternative. */
 GLOBAL u32 forward_by_mode(struct xdp_md *ctx, u64 what, u32 l3_len, u32 ids)

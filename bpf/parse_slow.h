@@ -13,7 +13,8 @@
 #define IP_OFFSET	hg_be16(0x1fff)
 #define MAX_EXT_HEADERS 6
 #define MAX_EXT_BYTES	1024
-#define MAX_L4_OFF	(2 * MAX_EXT_BYTES + 2048) /* the walk stops behind MAX_EXT_BYTES and one header more */
+#define MAX_L4_OFF \
+	(2 * MAX_EXT_BYTES + 2048) /* the walk stops behind MAX_EXT_BYTES and one header more */
 
 enum parsed_found {
 	PARSED_NO_IP = 0,

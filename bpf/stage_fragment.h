@@ -86,7 +86,9 @@ INLINE bool fragment_select(struct pkt *p, bool v6)
 	bool later = p->odd & ODD_LATER;
 
 	if (later && p->known_be) {
-		hash_flow(p, v6); /* entropy of the tunnel; the source port is unknown and counts as 0 */
+		hash_flow(
+			p,
+			v6); /* entropy of the tunnel; the source port is unknown and counts as 0 */
 		count_event(HG_EVENT_FRAG_FOLLOWED);
 		return take_backend(p, p->known_be);
 	}

@@ -32,8 +32,8 @@ INLINE u32 select_more(struct pkt *p, u32 word, u32 how)
 	if (flags & HG_SVC_QUIC_CID && p->proto == IPPROTO_UDP && !how &&
 	    !(p->odd & ODD_NO_PORTS)) {
 		ret = quic_route(p->ctx, p->type_off + 2 + p->l4_off + sizeof(struct udphdr),
-				 p->svc->cid_offset | (u32)p->svc->cid_len << 8,
-				 p->svc->quic_block, p->svc->quic_ids);
+				 p->svc->cid_offset | (u32)p->svc->cid_len << 8, p->svc->quic_block,
+				 p->svc->quic_ids);
 		if (ret & 0xffff)
 			return ret & 0xffff;
 		if (ret == QUIC_NEW)

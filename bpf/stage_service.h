@@ -86,8 +86,7 @@ GLOBAL u32 service_bucket(struct hg_service_key *k, u32 exact, u32 addr_row)
 	base = generation * (ro.service_mask + 1);
 	if (addr_row)
 		return service_probe(k, base, true);
-	return service_search(k, base, exact,
-			      c->generation_flags[generation] & HG_CTL_ANY_PORT);
+	return service_search(k, base, exact, c->generation_flags[generation] & HG_CTL_ANY_PORT);
 }
 
 INLINE struct hg_service *service_get(struct hg_service_key *k, u32 exact, u32 addr_row)

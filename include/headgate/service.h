@@ -50,7 +50,8 @@ enum hg_service_flags {
 	 * client uses several ports of; packets without ports are hashed so in any case.
 	 */
 	HG_SVC_NO_PORT_HASH = 1 << 1,
-	HG_SVC_NO_AFFINITY = 1 << 2, /* affinity none: always the current owner, nothing remembered */
+	HG_SVC_NO_AFFINITY =
+		1 << 2, /* affinity none: always the current owner, nothing remembered */
 	HG_SVC_TRACK_ON = 1 << 3, /* every flow is looked up and remembered, moved slot or not */
 	HG_SVC_QUIC_CID = 1 << 4, /* UDP: short headers by server id, see cid_offset */
 	/*

@@ -31,7 +31,7 @@
 #define BACKENDS   100
 #define BLOCKS	   ((SLOTS + 15) / 16)
 #define BUCKETS	   1024
-#define LINES	   32768 /* of flows: 164 k entries for 64 k flows */
+#define LINES	   HG_FLOW_LINES_DEFAULT /* 82 k entries for 64 k flows */
 #define MAX_ROUNDS 101
 
 enum which {
@@ -134,7 +134,9 @@ static size_t make_packet(uint8_t *p, bool v6, uint8_t last)
 
 static void add_service(struct hg_service *table, bool v6, uint8_t last, uint8_t mode)
 {
-	struct hg_service s = { .mode = mode, .id = (uint32_t)(last - VIP) * 2 + v6, .slots = SLOTS };
+	struct hg_service s = { .mode = mode,
+				.id = (uint32_t)(last - VIP) * 2 + v6,
+				.slots = SLOTS };
 	uint8_t *a = (uint8_t *)s.key.addr;
 	uint32_t i;
 
@@ -281,10 +283,11 @@ static double run(const struct bench *b, enum which w)
 	int rc;
 
 	o.data_size_in = (uint32_t)make_packet(packet, v6,
-					       !ours ? 99 :
-					       w == LB_GUE ? VIP_GUE :
-					       w == LB_L2 ? VIP_L2 :
-					       w == LB_TRACKED || w == LB_TRACKED_1 ? VIP_TRACKED : VIP);
+					       !ours				      ? 99
+					       : w == LB_GUE			      ? VIP_GUE
+					       : w == LB_L2			      ? VIP_L2
+					       : w == LB_TRACKED || w == LB_TRACKED_1 ? VIP_TRACKED
+										      : VIP);
 	rc = bpf_prog_test_run_opts(b->prog[w], &o);
 	if (rc)
 		die("test run", rc);
@@ -339,9 +342,9 @@ enum {
 	N_X
 };
 
-static const char *const x_names[N_X] = { "x_ipip_1", "x_ipip_64k", "x_not_ours", "x_ipv6",
-					  "x_not_ours_ipv6", "x_gue", "x_l2", "x_tracked_1",
-					  "x_tracked_64k" };
+static const char *const x_names[N_X] = { "x_ipip_1", "x_ipip_64k",	 "x_not_ours",
+					  "x_ipv6",   "x_not_ours_ipv6", "x_gue",
+					  "x_l2",     "x_tracked_1",	 "x_tracked_64k" };
 
 struct result {
 	double adjust, undo;

@@ -7,8 +7,8 @@
  */
 #include "bpf/xdp_lb.bpf.c"
 
-#define V4_OUTER ((int)sizeof(struct iphdr))
-#define V6_OUTER ((int)sizeof(struct ipv6hdr))
+#define V4_OUTER  ((int)sizeof(struct iphdr))
+#define V6_OUTER  ((int)sizeof(struct ipv6hdr))
 #define GUE_OUTER ((int)(sizeof(struct iphdr) + sizeof(struct udphdr) + HG_GUE_LEN))
 
 /* The yardstick: swaps the MACs, returns TX. */

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import (SLOW, ScriptedServer, connect, make_cert, read_head, reply)
+from conftest import (SLOW, ScriptedServer, connect, make_cert, read_head, reply, wait_for)
 
 CFG = """
 global
@@ -46,7 +46,7 @@ def serve(server, c, n):
             while len(rest) < want:
                 rest += c.recv(1 << 16)
         elif b"transfer-encoding: chunked" in low:
-            while not rest.endswith(b"0\r\n\r\n"):
+            while not (b"0\r\n" in rest and rest.endswith(b"\r\n\r\n")):
                 rest += c.recv(1 << 16)
         if path == b"/chunks":
             c.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: abc\r\n\r\n")
@@ -206,6 +206,32 @@ def test_h2load(web):
     assert "3000 succeeded, 0 failed" in out, out
     out = web.run(["h2load", "-n", "200", "-c", "4", "-m", "20", "https://127.0.0.1:8443/big/200000"]).stdout
     assert "200 succeeded, 0 failed" in out, out
+
+
+def test_h2spec(web):
+    """go install github.com/summerwind/h2spec/cmd/h2spec@latest"""
+    spec = shutil.which("h2spec") or shutil.which(str(Path.home() / "go/bin/h2spec"))
+    if not spec:
+        pytest.skip("h2spec is not installed")
+    for args in (["-p", "8002"], ["-p", "8443", "-t", "-k"]):
+        done = web.run([spec, "-h", "127.0.0.1", *args], check=False, timeout=120)
+        assert "0 failed" in done.stdout, done.stdout[-4000:]
+
+
+def test_reload(web):
+    """Connections live on over a reload, and their next streams get the new configuration."""
+    c = Raw(web)
+    c.send(frame(HEADERS, END | END_HEADERS, 1, request(b"/own")))
+    assert c.until(DATA, 1)[3] == b"own"
+    c.send(frame(HEADERS, END | END_HEADERS, 3, request(b"/slow")))
+    time.sleep(0.2)
+    web.d.cfg.write_text(web.d.cfg.read_text().replace('string "own"', 'string "new"'), encoding="utf-8")
+    web.d.signal(signal.SIGUSR2)
+    wait_for("the reload", lambda: "generation 2" in web.d.output(), timeout=10 * SLOW)
+    c.send(frame(HEADERS, END | END_HEADERS, 5, request(b"/own")))
+    assert c.until(DATA, 5)[3] == b"new"
+    c.send(frame(HEADERS, END | END_HEADERS, 7, request(b"/own")))
+    assert c.until(DATA, 7)[3] == b"new"
 
 
 def test_drain(web):

@@ -44,6 +44,15 @@ def test_client_half_close(one, daemon):
     assert (row["bin"], row["bout"]) == (str(len(data)), "64")
 
 
+def test_end_of_stream_at_any_place(one, daemon):
+    """A transfer may end exactly where a worker turns to others; its end is passed on all the same."""
+    ScriptedServer(one, "127.0.0.1", 9001, lambda s, c, n: c.sendall(str(len(read_all(c))).encode()))
+    daemon(one, cfg())
+    data = bytes(3 << 20)
+    for i in range(150):
+        assert raw(one, "127.0.0.1", 8000, data, shut=True) == str(len(data)).encode(), i
+
+
 def test_server_half_close(one, daemon):
     """The server ends its direction first and goes on reading."""
     got = []

@@ -30,6 +30,7 @@ kernel() {
 		return
 	fi
 	if [ -z "$package" ]; then
+		apt-cache depends linux-image-amd64 2>/dev/null | grep -q Depends || apt-get update -q >"$work/apt.log" 2>&1
 		package=$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p' | head -n 1)
 	fi
 	if [ ! -e "$work/$package/vmlinuz" ]; then
@@ -100,7 +101,7 @@ initramfs
 timeout -k 5 "$seconds" qemu-system-x86_64 -M q35 -cpu max -accel tcg,thread=multi -smp 2 -m 1024 -nographic \
 	-no-reboot -kernel "$image" -initrd "$work/initramfs.gz" \
 	-append 'console=ttyS0 quiet panic=-1 mitigations=off' </dev/null 2>&1 |
-	tr -d '\r' | tee "$work/boot.log" | grep -E 'kernel: |^(verifier:|ok |FAILED|result:|\[  FAILED|ERROR|.*does not load|[0-9]+: \()' || true
+	tr -d '\r\033' | tee "$work/boot.log" | grep -E 'kernel: |^(verifier:|ok |FAILED|result:|\[  FAILED|ERROR|.*does not load|[0-9]+: \()' || true
 grep -q '^result: 0$' "$work/boot.log" || {
 	echo "failed; the whole log is $work/boot.log" >&2
 	tail -n 60 "$work/boot.log" >&2

@@ -85,7 +85,7 @@ struct layer {
 #define ICMP6(...)	 { .type = L_ICMP6, __VA_ARGS__ }
 #define DATA(n)		 { .type = L_DATA, .size = (n) }
 /* Bytes as they are, of another packet for example. */
-#define RAW(p, n)	 { .type = L_RAW, .raw = (p), .size = (n) }
+#define RAW(p, n) { .type = L_RAW, .raw = (p), .size = (n) }
 
 /* Builds into `p`; a packet that does not fit or an address that does not parse aborts the test. */
 void pkt_build(struct pktbuf *p, const struct layer *layers);

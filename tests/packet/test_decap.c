@@ -202,13 +202,13 @@ static void test_ecn(void **state)
 		}
 }
 
-#define ALT4	     "10.0.0.31"
-#define ALT6	     "fd00::31"
-#define GUE_ALT4     GUE(.gue_alt = ALT4, .gue_hops = 1)
-#define GUE_ALT6     GUE(.gue_alt = ALT6, .gue_hops = 1)
-#define BACK	     ETH(.dst = EGRESS_MAC, .src = BACKEND_MAC)
-#define IN4_SYN	     IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = 7, .dport = 80, .flags = TCP_SYN)
-#define IN6_TCP	     IP6(.src = CLIENT6, .dst = VIP6), TCP(.sport = 7, .dport = 80), DATA(9)
+#define ALT4	 "10.0.0.31"
+#define ALT6	 "fd00::31"
+#define GUE_ALT4 GUE(.gue_alt = ALT4, .gue_hops = 1)
+#define GUE_ALT6 GUE(.gue_alt = ALT6, .gue_hops = 1)
+#define BACK	 ETH(.dst = EGRESS_MAC, .src = BACKEND_MAC)
+#define IN4_SYN	 IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = 7, .dport = 80, .flags = TCP_SYN)
+#define IN6_TCP	 IP6(.src = CLIENT6, .dst = VIP6), TCP(.sport = 7, .dport = 80), DATA(9)
 
 /* A connection that nobody here knows goes on to the other backend, and no further from there. */
 static void test_second_chance(void **state)
@@ -240,10 +240,10 @@ static void test_second_chance(void **state)
 	EXPECT(prog, &in, XDP_PASS, &want);
 }
 
-#define STAYS(inner, ...)                         \
-	do {                                      \
-		PKT(&in, __VA_ARGS__, inner);     \
-		PKT(&want, E, inner);             \
+#define STAYS(inner, ...)                           \
+	do {                                        \
+		PKT(&in, __VA_ARGS__, inner);       \
+		PKT(&want, E, inner);               \
 		EXPECT(prog, &in, XDP_PASS, &want); \
 	} while (0)
 #define PLAIN_IN4 IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = 7, .dport = 80)
@@ -432,9 +432,17 @@ int main(void)
 {
 #define ROW(f) cmocka_unit_test_setup(f, clear)
 	const struct CMUnitTest tests[] = {
-		ROW(test_ipip),	     ROW(test_vlan),	  ROW(test_gue),       ROW(test_ecn),
-		ROW(test_second_chance), ROW(test_no_second_chance), ROW(test_known_connection),
-		ROW(test_untouched), ROW(test_bad_inner), ROW(test_truncated), ROW(test_mutations),
+		ROW(test_ipip),
+		ROW(test_vlan),
+		ROW(test_gue),
+		ROW(test_ecn),
+		ROW(test_second_chance),
+		ROW(test_no_second_chance),
+		ROW(test_known_connection),
+		ROW(test_untouched),
+		ROW(test_bad_inner),
+		ROW(test_truncated),
+		ROW(test_mutations),
 	};
 
 	return cmocka_run_group_tests_name("decap", tests, setup, teardown);

@@ -15,15 +15,15 @@
 
 #include "packet/run.h"
 
-#define VIP4	 "192.0.2.10"
-#define VIP6	 "2001:db8::10"
-#define CLIENT4	 "203.0.113.7"
-#define CLIENT6	 "2001:db8:c::7"
-#define EDGE4	 "10.0.0.1"
-#define EDGE6	 "fd00::1"
-#define E	 ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
-#define OUT	 ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
-#define DF	 0x4000
+#define VIP4	"192.0.2.10"
+#define VIP6	"2001:db8::10"
+#define CLIENT4 "203.0.113.7"
+#define CLIENT6 "2001:db8:c::7"
+#define EDGE4	"10.0.0.1"
+#define EDGE6	"fd00::1"
+#define E	ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
+#define OUT	ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
+#define DF	0x4000
 
 static struct lb lb;
 
@@ -39,7 +39,14 @@ static int teardown(void **state)
 	return 0;
 }
 
-enum { OLD = 1, NEW = 2, THIRD = 3, OLD6 = 4, NEW6 = 5, OTHER_FAMILY = 6 };
+enum {
+	OLD = 1,
+	NEW = 2,
+	THIRD = 3,
+	OLD6 = 4,
+	NEW6 = 5,
+	OTHER_FAMILY = 6
+};
 
 static const uint16_t new_owner[] = { NEW }, new6[] = { NEW6 };
 
@@ -56,14 +63,14 @@ static int rows(void **state)
 	for (unsigned v6 = 0; v6 <= 1; v6++) {
 		const char *vip = v6 ? VIP6 : VIP4;
 
-		LB_SERVICE(&lb, .addr = vip, .port = 80, .id = v6, .slots = 13, .backends = new_owner,
-			   .n = 1, .base = OLD);
-		LB_SERVICE(&lb, .addr = vip, .port = 81, .id = 2 + v6, .slots = 13, .backends = new_owner,
-			   .n = 1);
+		LB_SERVICE(&lb, .addr = vip, .port = 80, .id = v6, .slots = 13,
+			   .backends = new_owner, .n = 1, .base = OLD);
+		LB_SERVICE(&lb, .addr = vip, .port = 81, .id = 2 + v6, .slots = 13,
+			   .backends = new_owner, .n = 1);
 		LB_SERVICE(&lb, .addr = vip, .port = 82, .proto = 17, .id = 4 + v6, .slots = 13,
 			   .backends = new_owner, .n = 1, .base = OLD);
-		LB_SERVICE(&lb, .addr = vip, .port = 83, .id = 6 + v6, .slots = 13, .mode = HG_MODE_GUE,
-			   .backends = new_owner, .n = 1, .base = OLD);
+		LB_SERVICE(&lb, .addr = vip, .port = 83, .id = 6 + v6, .slots = 13,
+			   .mode = HG_MODE_GUE, .backends = new_owner, .n = 1, .base = OLD);
 	}
 	return 0;
 }
@@ -311,8 +318,8 @@ static void fill_flows(uint32_t tick)
 {
 	for (unsigned i = 0; i < LB_LINES; i++)
 		for (unsigned w = 0; w < HG_LINE_WAYS; w++) {
-			lb.flows[i].word[w] =
-				HG_WORD_MAKE(0xfeed000000000000ull + i * 0x50000 + w * 0x10000, THIRD);
+			lb.flows[i].word[w] = HG_WORD_MAKE(
+				0xfeed000000000000ull + i * 0x50000 + w * 0x10000, THIRD);
 			lb.flows[i].meta[w] = HG_META_MAKE(HG_FLOW_CONFIRMED, 0, tick);
 		}
 }
@@ -351,7 +358,8 @@ static void test_alternative(void **state)
 	addr_of(k.src, CLIENT4);
 	addr_of(k.dst, VIP4);
 	h = (uint32_t)hg_flow_hash(&k, LB_SEED);
-#define TUNNEL UDP(.sport = (uint16_t)(0xc000 | (h & 0x3fff)), .dport = HG_GUE_PORT, .no_csum = true)
+#define TUNNEL \
+	UDP(.sport = (uint16_t)(0xc000 | (h & 0x3fff)), .dport = HG_GUE_PORT, .no_csum = true)
 	/* Unknown and no SYN: to OLD, perhaps NEW. */
 	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = 7, .dport = 83));
 	PKT(&want, OUT, IP4(.src = EDGE4, .dst = "10.0.0.21", .frag = DF), TUNNEL,
@@ -362,9 +370,11 @@ static void test_alternative(void **state)
 	/* A SYN is NEW's. */
 	k.sport = hg_be16(8);
 	h = (uint32_t)hg_flow_hash(&k, LB_SEED);
-	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = 8, .dport = 83, .flags = TCP_SYN));
+	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4),
+	    TCP(.sport = 8, .dport = 83, .flags = TCP_SYN));
 	PKT(&want, OUT, IP4(.src = EDGE4, .dst = "10.0.0.22", .frag = DF), TUNNEL, GUE(),
-	    IP4(.src = CLIENT4, .dst = VIP4, .ttl = 63), TCP(.sport = 8, .dport = 83, .flags = TCP_SYN));
+	    IP4(.src = CLIENT4, .dst = VIP4, .ttl = 63),
+	    TCP(.sport = 8, .dport = 83, .flags = TCP_SYN));
 	EXPECT(lb.prog, &in, XDP_TX, &want);
 	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = 8, .dport = 83));
 	PKT(&want, OUT, IP4(.src = EDGE4, .dst = "10.0.0.22", .frag = DF), TUNNEL,
@@ -408,10 +418,10 @@ int main(void)
 {
 #define ROW(f) cmocka_unit_test_setup(f, rows)
 	const struct CMUnitTest tests[] = {
-		ROW(test_moved),	ROW(test_window_ends),	  ROW(test_two_changes),
-		ROW(test_dead_backends), ROW(test_udp),		  ROW(test_affinity),
-		ROW(test_track_on),	ROW(test_entries),	  ROW(test_learning_rate),
-		ROW(test_flood),	ROW(test_full),		  ROW(test_alternative),
+		ROW(test_moved),	  ROW(test_window_ends), ROW(test_two_changes),
+		ROW(test_dead_backends),  ROW(test_udp),	 ROW(test_affinity),
+		ROW(test_track_on),	  ROW(test_entries),	 ROW(test_learning_rate),
+		ROW(test_flood),	  ROW(test_full),	 ROW(test_alternative),
 		ROW(test_alternative_v6),
 	};
 

@@ -15,15 +15,15 @@
 
 #include "packet/run.h"
 
-#define VIP4	 "192.0.2.10"
-#define VIP6	 "2001:db8::10"
-#define CLIENT4	 "203.0.113.7"
-#define CLIENT6	 "2001:db8:c::7"
-#define EDGE4	 "10.0.0.1"
-#define EDGE6	 "fd00::1"
-#define E	 ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
-#define OUT	 ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
-#define DF	 0x4000
+#define VIP4	"192.0.2.10"
+#define VIP6	"2001:db8::10"
+#define CLIENT4 "203.0.113.7"
+#define CLIENT6 "2001:db8:c::7"
+#define EDGE4	"10.0.0.1"
+#define EDGE6	"fd00::1"
+#define E	ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
+#define OUT	ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
+#define DF	0x4000
 
 static struct lb lb;
 
@@ -71,7 +71,8 @@ static void test_follow_v4(void **state)
 	unsigned id;
 
 	for (uint16_t i = 0; i < 300; i++) {
-		PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4), UDP(.sport = i, .dport = 53), DATA(30));
+		PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4), UDP(.sport = i, .dport = 53),
+		    DATA(30));
 		id = lb_backend_of(&lb, &in, NULL);
 		PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .id = i, .frag = 0x2000),
 		    UDP(.sport = i, .dport = 53, .length = 100), DATA(40));
@@ -82,10 +83,12 @@ static void test_follow_v4(void **state)
 		for (unsigned part = 0; part < 2; part++) {
 			uint16_t frag = part ? 12 : 0x2006;
 
-			PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .id = i, .frag = frag, .proto = 17),
+			PKT(&in, E,
+			    IP4(.src = CLIENT4, .dst = VIP4, .id = i, .frag = frag, .proto = 17),
 			    DATA(part ? 4 : 48));
 			PKT(&want, OUT, IP4(.src = EDGE4, .dst = backend_text(id), .frag = DF),
-			    IP4(.src = CLIENT4, .dst = VIP4, .id = i, .frag = frag, .proto = 17, .ttl = 63),
+			    IP4(.src = CLIENT4, .dst = VIP4, .id = i, .frag = frag, .proto = 17,
+				.ttl = 63),
 			    DATA(part ? 4 : 48));
 			EXPECT(lb.prog, &in, XDP_TX, &want);
 		}
@@ -101,8 +104,8 @@ static void test_follow_v6(void **state)
 	unsigned id;
 
 	for (uint32_t i = 1; i <= 300; i++) {
-		PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6), UDP(.sport = (uint16_t)i, .dport = 53),
-		    DATA(30));
+		PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6),
+		    UDP(.sport = (uint16_t)i, .dport = 53), DATA(30));
 		id = lb_backend_of(&lb, &in, NULL);
 		PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6), EXT(44, .frag = 1, .id = i),
 		    UDP(.sport = (uint16_t)i, .dport = 53, .length = 100), DATA(40));
@@ -110,8 +113,8 @@ static void test_follow_v6(void **state)
 		    IP6(.src = CLIENT6, .dst = VIP6, .ttl = 63), EXT(44, .frag = 1, .id = i),
 		    UDP(.sport = (uint16_t)i, .dport = 53, .length = 100), DATA(40));
 		EXPECT(lb.prog, &in, XDP_TX, &want);
-		PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6), EXT(44, .frag = 48, .id = i, .proto = 17),
-		    DATA(52));
+		PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6),
+		    EXT(44, .frag = 48, .id = i, .proto = 17), DATA(52));
 		PKT(&want, OUT, IP4(.src = EDGE4, .dst = backend_text(id), .frag = DF),
 		    IP6(.src = CLIENT6, .dst = VIP6, .ttl = 63),
 		    EXT(44, .frag = 48, .id = i, .proto = 17), DATA(52));
@@ -124,8 +127,8 @@ static void send_first(const char *src, uint16_t id)
 {
 	struct pktbuf in;
 
-	PKT(&in, E, IP4(.src = src, .dst = VIP4, .id = id, .frag = 0x2000), UDP(.sport = 9, .dport = 53),
-	    DATA(40));
+	PKT(&in, E, IP4(.src = src, .dst = VIP4, .id = id, .frag = 0x2000),
+	    UDP(.sport = 9, .dport = 53), DATA(40));
 	EXPECT(lb.prog, &in, XDP_TX, NULL);
 }
 
@@ -162,7 +165,8 @@ static void test_address_row(void **state)
 {
 	struct pktbuf in;
 
-	LB_SERVICE(&lb, .addr = VIP4, .proto = 1, .mode = HG_MODE_ADDR, .flags = HG_SVC_NOT_LOCAL, .id = 9);
+	LB_SERVICE(&lb, .addr = VIP4, .proto = 1, .mode = HG_MODE_ADDR, .flags = HG_SVC_NOT_LOCAL,
+		   .id = 9);
 	LB_SERVICE(&lb, .addr = VIP6, .proto = 58, .mode = HG_MODE_ADDR, .id = 10);
 	PKT(&in, E, LATER(.src = CLIENT4, .dst = VIP4, .id = 7));
 	EXPECT_DROP(&lb, &in, HG_DROP_FRAGMENT);
@@ -182,12 +186,12 @@ static void test_any_port(void **state)
 	struct pktbuf in;
 	char src[16];
 
-	LB_SERVICE(&lb, .addr = "192.0.2.50", .proto = 17, .id = 3, .slots = 13, .backends = one, .n = 1,
-		   .flags = HG_SVC_ANY_PORT);
-	LB_SERVICE(&lb, .addr = "192.0.2.60", .proto = 17, .id = 4, .slots = 4093, .backends = ids, .n = 5,
-		   .flags = HG_SVC_ANY_PORT | HG_SVC_NO_PORT_HASH);
-	LB_SERVICE(&lb, .addr = "192.0.2.70", .proto = ANY_PROTO, .id = 5, .slots = 4093, .backends = ids,
-		   .n = 5, .flags = HG_SVC_ANY_PORT);
+	LB_SERVICE(&lb, .addr = "192.0.2.50", .proto = 17, .id = 3, .slots = 13, .backends = one,
+		   .n = 1, .flags = HG_SVC_ANY_PORT);
+	LB_SERVICE(&lb, .addr = "192.0.2.60", .proto = 17, .id = 4, .slots = 4093, .backends = ids,
+		   .n = 5, .flags = HG_SVC_ANY_PORT | HG_SVC_NO_PORT_HASH);
+	LB_SERVICE(&lb, .addr = "192.0.2.70", .proto = ANY_PROTO, .id = 5, .slots = 4093,
+		   .backends = ids, .n = 5, .flags = HG_SVC_ANY_PORT);
 	PKT(&in, E, LATER(.src = CLIENT4, .dst = "192.0.2.50", .id = 7));
 	EXPECT_DROP(&lb, &in, HG_DROP_FRAGMENT);
 	PKT(&in, E, IP4(.src = CLIENT4, .dst = "192.0.2.50", .id = 7, .frag = 0x2000),
@@ -204,9 +208,11 @@ static void test_any_port(void **state)
 		assert_int_equal(lb_backend_of(&lb, &in, NULL), id);
 		assert_in_range(id, 1, 5);
 		/* SCTP: no ports at all. */
-		PKT(&in, E, IP4(.src = src, .dst = "192.0.2.70", .id = 7, .proto = 132, .frag = 6), DATA(8));
+		PKT(&in, E, IP4(.src = src, .dst = "192.0.2.70", .id = 7, .proto = 132, .frag = 6),
+		    DATA(8));
 		id = lb_backend_of(&lb, &in, NULL);
-		PKT(&in, E, IP4(.src = src, .dst = "192.0.2.70", .id = 7, .proto = 132, .frag = 0x2000),
+		PKT(&in, E,
+		    IP4(.src = src, .dst = "192.0.2.70", .id = 7, .proto = 132, .frag = 0x2000),
 		    DATA(8));
 		assert_int_equal(lb_backend_of(&lb, &in, NULL), id);
 		PKT(&in, E, IP4(.src = src, .dst = "192.0.2.70", .proto = 132), DATA(80));
@@ -222,8 +228,8 @@ static void test_moved_slot(void **state)
 	static const uint16_t two[] = { 2 };
 	struct pktbuf in;
 
-	LB_SERVICE(&lb, .addr = "192.0.2.50", .port = 53, .proto = 17, .id = 3, .slots = 13, .backends = two,
-		   .n = 1, .base = 1);
+	LB_SERVICE(&lb, .addr = "192.0.2.50", .port = 53, .proto = 17, .id = 3, .slots = 13,
+		   .backends = two, .n = 1, .base = 1);
 	PKT(&in, E, IP4(.src = CLIENT4, .dst = "192.0.2.50", .id = 7, .frag = 0x2000),
 	    UDP(.sport = 9, .dport = 53), DATA(40));
 	assert_int_equal(lb_backend_of(&lb, &in, NULL), 1);
@@ -236,7 +242,8 @@ static void test_local(void **state)
 {
 	struct pktbuf in;
 
-	LB_SERVICE(&lb, .addr = "192.0.2.20", .port = 53, .proto = 17, .mode = HG_MODE_LOCAL, .id = 9);
+	LB_SERVICE(&lb, .addr = "192.0.2.20", .port = 53, .proto = 17, .mode = HG_MODE_LOCAL,
+		   .id = 9);
 	PASSES(E, IP4(.src = CLIENT4, .dst = "192.0.2.20", .id = 7, .frag = 0x2000),
 	       UDP(.sport = 9, .dport = 53), DATA(40));
 	PASSES(E, LATER(.src = CLIENT4, .dst = "192.0.2.20", .id = 7));
@@ -265,8 +272,9 @@ int main(void)
 {
 #define ROW(f) cmocka_unit_test_setup(f, rows)
 	const struct CMUnitTest tests[] = {
-		ROW(test_follow_v4), ROW(test_follow_v6),  ROW(test_strangers), ROW(test_address_row),
-		ROW(test_any_port),  ROW(test_moved_slot), ROW(test_local),	ROW(test_full),
+		ROW(test_follow_v4),   ROW(test_follow_v6), ROW(test_strangers),
+		ROW(test_address_row), ROW(test_any_port),  ROW(test_moved_slot),
+		ROW(test_local),       ROW(test_full),
 	};
 
 	return cmocka_run_group_tests_name("fragment", tests, setup, teardown);

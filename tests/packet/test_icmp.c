@@ -15,15 +15,15 @@
 
 #include "packet/run.h"
 
-#define VIP4	 "192.0.2.10"
-#define VIP6	 "2001:db8::10"
-#define CLIENT4	 "203.0.113.7"
-#define CLIENT6	 "2001:db8:c::7"
-#define EDGE4	 "10.0.0.1"
-#define EDGE6	 "fd00::1"
-#define E	 ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
-#define OUT	 ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
-#define DF	 0x4000
+#define VIP4	"192.0.2.10"
+#define VIP6	"2001:db8::10"
+#define CLIENT4 "203.0.113.7"
+#define CLIENT6 "2001:db8:c::7"
+#define EDGE4	"10.0.0.1"
+#define EDGE6	"fd00::1"
+#define E	ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
+#define OUT	ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
+#define DF	0x4000
 
 static struct lb lb;
 
@@ -39,11 +39,11 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define ROUTER4	 "198.51.100.9"
-#define ROUTER6	 "2001:db8:f::9"
-#define LOCAL4	 "192.0.2.20"
-#define MIXED4	 "192.0.2.30"
-#define BACK	 ETH(.dst = ROUTER_MAC, .src = EDGE_MAC)
+#define ROUTER4 "198.51.100.9"
+#define ROUTER6 "2001:db8:f::9"
+#define LOCAL4	"192.0.2.20"
+#define MIXED4	"192.0.2.30"
+#define BACK	ETH(.dst = ROUTER_MAC, .src = EDGE_MAC)
 
 static const uint16_t ids[] = { 1, 2, 3, 4, 5 };
 
@@ -60,10 +60,12 @@ static int rows(void **state)
 	for (unsigned v6 = 0; v6 <= 1; v6++) {
 		const char *vip = v6 ? VIP6 : VIP4;
 
-		LB_SERVICE(&lb, .addr = vip, .port = 80, .id = v6, .slots = 4093, .backends = ids, .n = 5);
+		LB_SERVICE(&lb, .addr = vip, .port = 80, .id = v6, .slots = 4093, .backends = ids,
+			   .n = 5);
 		LB_SERVICE(&lb, .addr = vip, .port = 53, .proto = 17, .id = 2 + v6, .slots = 4093,
 			   .backends = ids, .n = 5);
-		LB_SERVICE(&lb, .addr = vip, .proto = v6 ? 58 : 1, .mode = HG_MODE_ADDR, .id = 4 + v6);
+		LB_SERVICE(&lb, .addr = vip, .proto = v6 ? 58 : 1, .mode = HG_MODE_ADDR,
+			   .id = 4 + v6);
 	}
 	LB_SERVICE(&lb, .addr = LOCAL4, .port = 80, .mode = HG_MODE_LOCAL, .id = 6);
 	return 0;
@@ -99,8 +101,7 @@ static void test_errors_v4(void **state)
 		PKT(&in, E, IP4(.src = ROUTER4, .dst = VIP4),
 		    ICMP(.icmp_type = type, .icmp_code = code, .icmp_rest = 1400),
 		    RAW(flow.data + 14, 20 + 4 * (i % 5) + quoted));
-		PKT(&want, OUT, OUTER(id),
-		    IP4(.src = ROUTER4, .dst = VIP4, .ttl = 63),
+		PKT(&want, OUT, OUTER(id), IP4(.src = ROUTER4, .dst = VIP4, .ttl = 63),
 		    ICMP(.icmp_type = type, .icmp_code = code, .icmp_rest = 1400),
 		    RAW(flow.data + 14, 20 + 4 * (i % 5) + quoted));
 		EXPECT(lb.prog, &in, XDP_TX, &want);
@@ -118,12 +119,13 @@ static void test_errors_v6(void **state)
 		uint8_t type = (uint8_t)(1 + i % 4);
 		unsigned id;
 
-		PKT(&flow, E, IP6(.src = CLIENT6, .dst = VIP6), UDP(.sport = port, .dport = 53), DATA(30));
+		PKT(&flow, E, IP6(.src = CLIENT6, .dst = VIP6), UDP(.sport = port, .dport = 53),
+		    DATA(30));
 		id = lb_backend_of(&lb, &flow, NULL);
 		PKT(&flow, E, IP6(.src = VIP6, .dst = CLIENT6, .length = 1460), EXT(60),
 		    UDP(.sport = 53, .dport = port), DATA(30));
-		PKT(&in, E, IP6(.src = ROUTER6, .dst = VIP6), ICMP6(.icmp_type = type, .icmp_rest = 1280),
-		    RAW(flow.data + 14, 40 + 8 + 8));
+		PKT(&in, E, IP6(.src = ROUTER6, .dst = VIP6),
+		    ICMP6(.icmp_type = type, .icmp_rest = 1280), RAW(flow.data + 14, 40 + 8 + 8));
 		PKT(&want, OUT, OUTER(id), IP6(.src = ROUTER6, .dst = VIP6, .ttl = 63),
 		    ICMP6(.icmp_type = type, .icmp_rest = 1280), RAW(flow.data + 14, 40 + 8 + 8));
 		EXPECT(lb.prog, &in, XDP_TX, &want);
@@ -142,23 +144,24 @@ static void test_errors_pass(void **state)
 {
 	struct pktbuf in;
 
-	PASSES(E, IP4(.src = ROUTER4, .dst = VIP4), ICMP(.icmp_type = 3), IP4(.src = VIP4, .dst = CLIENT4),
-	       TCP(.sport = 81, .dport = 9));
-	PASSES(E, IP4(.src = ROUTER4, .dst = VIP4), ICMP(.icmp_type = 3), IP4(.src = MIXED4, .dst = CLIENT4),
-	       TCP(.sport = 80, .dport = 9));
-	PASSES(E, IP4(.src = ROUTER4, .dst = MIXED4), ICMP(.icmp_type = 3), IP4(.src = VIP4, .dst = CLIENT4),
-	       TCP(.sport = 80, .dport = 9));
+	PASSES(E, IP4(.src = ROUTER4, .dst = VIP4), ICMP(.icmp_type = 3),
+	       IP4(.src = VIP4, .dst = CLIENT4), TCP(.sport = 81, .dport = 9));
+	PASSES(E, IP4(.src = ROUTER4, .dst = VIP4), ICMP(.icmp_type = 3),
+	       IP4(.src = MIXED4, .dst = CLIENT4), TCP(.sport = 80, .dport = 9));
+	PASSES(E, IP4(.src = ROUTER4, .dst = MIXED4), ICMP(.icmp_type = 3),
+	       IP4(.src = VIP4, .dst = CLIENT4), TCP(.sport = 80, .dport = 9));
 	PASSES(E, IP4(.src = ROUTER4, .dst = VIP4), ICMP(.icmp_type = 3), DATA(19));
 	PASSES(E, IP4(.src = ROUTER4, .dst = VIP4), ICMP(.icmp_type = 3),
 	       IP4(.src = VIP4, .dst = CLIENT4, .proto = 6), DATA(3));
 	PASSES(E, IP4(.src = ROUTER4, .dst = VIP4), ICMP(.icmp_type = 3),
 	       IP4(.src = VIP4, .dst = CLIENT4, .frag = 9), TCP(.sport = 80, .dport = 9));
-	PASSES(E, IP4(.src = ROUTER4, .dst = VIP4), ICMP(.icmp_type = 5), IP4(.src = VIP4, .dst = CLIENT4),
-	       TCP(.sport = 80, .dport = 9)); /* redirect */
-	PASSES(E, IP4(.src = ROUTER4, .dst = VIP4), ICMP(.icmp_type = 3), IP4(.src = VIP4, .dst = CLIENT4),
+	PASSES(E, IP4(.src = ROUTER4, .dst = VIP4), ICMP(.icmp_type = 5),
+	       IP4(.src = VIP4, .dst = CLIENT4), TCP(.sport = 80, .dport = 9)); /* redirect */
+	PASSES(E, IP4(.src = ROUTER4, .dst = VIP4), ICMP(.icmp_type = 3),
+	       IP4(.src = VIP4, .dst = CLIENT4),
 	       ICMP(.icmp_type = 0)); /* about an echo reply of ours */
-	PASSES(E, IP6(.src = ROUTER6, .dst = VIP6), ICMP6(.icmp_type = 1), IP6(.src = VIP6, .dst = CLIENT6),
-	       TCP(.sport = 81, .dport = 9));
+	PASSES(E, IP6(.src = ROUTER6, .dst = VIP6), ICMP6(.icmp_type = 1),
+	       IP6(.src = VIP6, .dst = CLIENT6), TCP(.sport = 81, .dport = 9));
 	PASSES(E, IP6(.src = ROUTER6, .dst = VIP6), ICMP6(.icmp_type = 1), DATA(39));
 	PASSES(E, IP4(.src = ROUTER4, .dst = LOCAL4), ICMP(.icmp_type = 3),
 	       IP4(.src = LOCAL4, .dst = CLIENT4), TCP(.sport = 80, .dport = 9));
@@ -186,19 +189,21 @@ static void test_errors_moved_slot(void **state)
 	struct pktbuf in, want;
 
 	/* Nothing known of the flow, so it began before the change. The error is not remembered. */
-	LB_SERVICE(&lb, .addr = MIXED4, .port = 80, .id = 9, .slots = 13, .backends = two, .n = 1, .base = 1);
+	LB_SERVICE(&lb, .addr = MIXED4, .port = 80, .id = 9, .slots = 13, .backends = two, .n = 1,
+		   .base = 1);
 	PKT(&in, E, IP4(.src = ROUTER4, .dst = MIXED4), ICMP(.icmp_type = 3),
 	    IP4(.src = MIXED4, .dst = CLIENT4), TCP(.sport = 80, .dport = 9));
-	PKT(&want, OUT, OUTER(1), IP4(.src = ROUTER4, .dst = MIXED4, .ttl = 63), ICMP(.icmp_type = 3),
-	    IP4(.src = MIXED4, .dst = CLIENT4), TCP(.sport = 80, .dport = 9));
+	PKT(&want, OUT, OUTER(1), IP4(.src = ROUTER4, .dst = MIXED4, .ttl = 63),
+	    ICMP(.icmp_type = 3), IP4(.src = MIXED4, .dst = CLIENT4), TCP(.sport = 80, .dport = 9));
 	EXPECT(lb.prog, &in, XDP_TX, &want);
 	assert_int_equal(lb_flow_count(&lb, 0, -1), 0);
-	PKT(&in, E, IP4(.src = CLIENT4, .dst = MIXED4), TCP(.sport = 9, .dport = 80, .flags = TCP_SYN));
+	PKT(&in, E, IP4(.src = CLIENT4, .dst = MIXED4),
+	    TCP(.sport = 9, .dport = 80, .flags = TCP_SYN));
 	assert_int_equal(lb_backend_of(&lb, &in, NULL), 2);
 	PKT(&in, E, IP4(.src = ROUTER4, .dst = MIXED4), ICMP(.icmp_type = 3),
 	    IP4(.src = MIXED4, .dst = CLIENT4), TCP(.sport = 80, .dport = 9));
-	PKT(&want, OUT, OUTER(2), IP4(.src = ROUTER4, .dst = MIXED4, .ttl = 63), ICMP(.icmp_type = 3),
-	    IP4(.src = MIXED4, .dst = CLIENT4), TCP(.sport = 80, .dport = 9));
+	PKT(&want, OUT, OUTER(2), IP4(.src = ROUTER4, .dst = MIXED4, .ttl = 63),
+	    ICMP(.icmp_type = 3), IP4(.src = MIXED4, .dst = CLIENT4), TCP(.sport = 80, .dport = 9));
 	EXPECT(lb.prog, &in, XDP_TX, &want);
 }
 
@@ -209,7 +214,8 @@ static void test_echo(void **state)
 	for (uint32_t i = 0; i < 600; i++) {
 		uint32_t rest = i * 2654435761u;
 
-		PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .ttl = (uint8_t)(1 + i % 255), .id = i),
+		PKT(&in, E,
+		    IP4(.src = CLIENT4, .dst = VIP4, .ttl = (uint8_t)(1 + i % 255), .id = i),
 		    ICMP(.icmp_type = 8, .icmp_rest = rest), DATA(i));
 		PKT(&want, BACK, IP4(.src = VIP4, .dst = CLIENT4, .id = i),
 		    ICMP(.icmp_type = 0, .icmp_rest = rest), DATA(i));
@@ -226,21 +232,25 @@ static void test_echo(void **state)
 	    ICMP(.icmp_type = 0), DATA(9));
 	EXPECT(lb.prog, &in, XDP_TX, &want);
 	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6), EXT(60), ICMP6(.icmp_type = 128), DATA(9));
-	PKT(&want, BACK, IP6(.src = VIP6, .dst = CLIENT6), EXT(60), ICMP6(.icmp_type = 129), DATA(9));
+	PKT(&want, BACK, IP6(.src = VIP6, .dst = CLIENT6), EXT(60), ICMP6(.icmp_type = 129),
+	    DATA(9));
 	EXPECT(lb.prog, &in, XDP_TX, &want);
 	assert_int_equal(lb_verdicts(&lb, HG_VERDICT_REPLY), 1202);
 	assert_int_equal(lb_events(&lb, HG_EVENT_ECHO), 1202);
 	assert_int_equal(lb_service_counters(&lb, 4).answered, 601);
 	assert_int_equal(lb_service_counters(&lb, 5).packets, 601);
 	/* A damaged request stays damaged. */
-	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4), ICMP(.icmp_type = 8, .bad_csum = true), DATA(9));
-	PKT(&want, BACK, IP4(.src = VIP4, .dst = CLIENT4), ICMP(.icmp_type = 0, .bad_csum = true), DATA(9));
+	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4), ICMP(.icmp_type = 8, .bad_csum = true),
+	    DATA(9));
+	PKT(&want, BACK, IP4(.src = VIP4, .dst = CLIENT4), ICMP(.icmp_type = 0, .bad_csum = true),
+	    DATA(9));
 	EXPECT(lb.prog, &in, XDP_TX, &want);
 }
 
 static void test_echo_not_answered(void **state)
 {
-	static const char *const no_asker[] = { "224.0.0.5", "255.255.255.255", "127.0.0.1", "0.0.0.0" };
+	static const char *const no_asker[] = { "224.0.0.5", "255.255.255.255", "127.0.0.1",
+						"0.0.0.0" };
 	struct pktbuf in;
 
 	PASSES(E, IP4(.src = CLIENT4, .dst = LOCAL4), ICMP(.icmp_type = 8), DATA(9));
@@ -269,7 +279,8 @@ static void test_link_messages_of_any_service(void **state)
 {
 	struct pktbuf in;
 
-	LB_SERVICE(&lb, .addr = VIP6, .proto = ANY_PROTO, .id = 9, .slots = 13, .backends = ids, .n = 1);
+	LB_SERVICE(&lb, .addr = VIP6, .proto = ANY_PROTO, .id = 9, .slots = 13, .backends = ids,
+		   .n = 1);
 	for (uint8_t type = 130; type <= 137; type++)
 		PASSES(E, IP6(.src = CLIENT6, .dst = VIP6), ICMP6(.icmp_type = type), DATA(24));
 	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6), ICMP6(.icmp_type = 129), DATA(24));
@@ -294,7 +305,8 @@ static void test_too_big_v4(void **state)
 			v1.ethertype = 0x0800;
 		PKT(&in, eth_in, v1, v2, IP4(.src = CLIENT4, .dst = VIP4, .frag = DF, .tos = 4),
 		    TCP(.sport = 9, .dport = 80), DATA(1441));
-		PKT(&want, eth_out, v1, v2, IP4(.src = VIP4, .dst = CLIENT4, .frag = DF, .proto = 1),
+		PKT(&want, eth_out, v1, v2,
+		    IP4(.src = VIP4, .dst = CLIENT4, .frag = DF, .proto = 1),
 		    ICMP(.icmp_type = 3, .icmp_code = 4, .icmp_rest = 1480),
 		    RAW(in.data + 14 + 4 * n, 548));
 		EXPECT(lb.prog, &in, XDP_TX, &want);
@@ -312,12 +324,13 @@ static void test_too_big_v6(void **state)
 {
 	struct pktbuf in, want;
 
-	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6, .id = 0x777), TCP(.sport = 9, .dport = 80), DATA(1421));
+	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6, .id = 0x777), TCP(.sport = 9, .dport = 80),
+	    DATA(1421));
 	PKT(&want, BACK, IP6(.src = VIP6, .dst = CLIENT6), ICMP6(.icmp_type = 2, .icmp_rest = 1480),
 	    RAW(in.data + 14, 1232));
 	EXPECT(lb.prog, &in, XDP_TX, &want);
-	PKT(&in, E, VLAN(.tci = 5), IP6(.src = CLIENT6, .dst = VIP6), EXT(60), TCP(.sport = 9, .dport = 80),
-	    DATA(1900));
+	PKT(&in, E, VLAN(.tci = 5), IP6(.src = CLIENT6, .dst = VIP6), EXT(60),
+	    TCP(.sport = 9, .dport = 80), DATA(1900));
 	PKT(&want, BACK, VLAN(.tci = 5), IP6(.src = VIP6, .dst = CLIENT6),
 	    ICMP6(.icmp_type = 2, .icmp_rest = 1480), RAW(in.data + 18, 1232));
 	EXPECT(lb.prog, &in, XDP_TX, &want);
@@ -359,7 +372,8 @@ static void test_too_big_rate(void **state)
 	unsigned sent, limited;
 	struct pktbuf in;
 
-	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .frag = DF), TCP(.sport = 9, .dport = 80), DATA(1441));
+	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .frag = DF), TCP(.sport = 9, .dport = 80),
+	    DATA(1441));
 	for (unsigned i = 0; i < 2000; i++)
 		prog_run(lb.prog, &in, NULL);
 	sent = (unsigned)lb_events(&lb, HG_EVENT_TOO_BIG_SENT);
@@ -375,18 +389,12 @@ int main(void)
 {
 #define ROW(f) cmocka_unit_test_setup(f, rows)
 	const struct CMUnitTest tests[] = {
-		ROW(test_errors_v4),
-		ROW(test_errors_v6),
-		ROW(test_errors_pass),
-		ROW(test_errors_limits),
-		ROW(test_errors_moved_slot),
-		ROW(test_echo),
-		ROW(test_echo_not_answered),
-		ROW(test_link_messages_of_any_service),
-		ROW(test_too_big_v4),
-		ROW(test_too_big_v6),
-		ROW(test_too_big_methods),
-		ROW(test_too_big_rate),
+		ROW(test_errors_v4),	     ROW(test_errors_v6),
+		ROW(test_errors_pass),	     ROW(test_errors_limits),
+		ROW(test_errors_moved_slot), ROW(test_echo),
+		ROW(test_echo_not_answered), ROW(test_link_messages_of_any_service),
+		ROW(test_too_big_v4),	     ROW(test_too_big_v6),
+		ROW(test_too_big_methods),   ROW(test_too_big_rate),
 	};
 
 	return cmocka_run_group_tests_name("icmp", tests, setup, teardown);

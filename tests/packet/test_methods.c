@@ -15,15 +15,15 @@
 
 #include "packet/run.h"
 
-#define VIP4	 "192.0.2.10"
-#define VIP6	 "2001:db8::10"
-#define CLIENT4	 "203.0.113.7"
-#define CLIENT6	 "2001:db8:c::7"
-#define EDGE4	 "10.0.0.1"
-#define EDGE6	 "fd00::1"
-#define E	 ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
-#define OUT	 ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
-#define DF	 0x4000
+#define VIP4	"192.0.2.10"
+#define VIP6	"2001:db8::10"
+#define CLIENT4 "203.0.113.7"
+#define CLIENT6 "2001:db8:c::7"
+#define EDGE4	"10.0.0.1"
+#define EDGE6	"fd00::1"
+#define E	ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
+#define OUT	ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
+#define DF	0x4000
 
 static struct lb lb;
 
@@ -42,7 +42,12 @@ static int teardown(void **state)
 #define BACKEND4 "10.0.0.21"
 #define BACKEND6 "fd00::21"
 
-enum { BE4 = 1, BE6 = 2, BE_OTHER_IF = 3, BE_ENTROPY = 4 };
+enum {
+	BE4 = 1,
+	BE6 = 2,
+	BE_OTHER_IF = 3,
+	BE_ENTROPY = 4
+};
 
 /* TCP port 8000 + backend: GUE, 9000 + backend: L2; both addresses. */
 static int rows(void **state)
@@ -128,8 +133,8 @@ static void test_gue_odd(void **state)
 
 	/* Tags and options stay, another interface, source address with entropy. */
 	h = hash_of(CLIENT4, VIP4, 7, 8003);
-	PKT(&in, E, VLAN(.tci = 0x6064), VLAN(.tci = 9), IP4(.src = CLIENT4, .dst = VIP4, .opt_words = 3),
-	    TCP(.sport = 7, .dport = 8003));
+	PKT(&in, E, VLAN(.tci = 0x6064), VLAN(.tci = 9),
+	    IP4(.src = CLIENT4, .dst = VIP4, .opt_words = 3), TCP(.sport = 7, .dport = 8003));
 	PKT(&want, OUT, VLAN(.tci = 0x6064), VLAN(.tci = 9),
 	    IP4(.src = EDGE4, .dst = BACKEND4, .frag = DF), GUE_UDP(h), GUE(),
 	    IP4(.src = CLIENT4, .dst = VIP4, .opt_words = 3, .ttl = 63),
@@ -172,11 +177,13 @@ static void test_l2(void **state)
 
 	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .tos = 0x10, .id = 77, .frag = DF),
 	    TCP(.sport = 40000, .dport = 9001), DATA(100));
-	PKT(&want, OUT, IP4(.src = CLIENT4, .dst = VIP4, .tos = 0x10, .id = 77, .frag = DF, .ttl = 63),
+	PKT(&want, OUT,
+	    IP4(.src = CLIENT4, .dst = VIP4, .tos = 0x10, .id = 77, .frag = DF, .ttl = 63),
 	    TCP(.sport = 40000, .dport = 9001), DATA(100));
 	EXPECT(lb.prog, &in, XDP_TX, &want);
 	assert_int_equal(lb_backend_counters(&lb, BE4).bytes, 140);
-	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6, .id = 0x12345), TCP(.sport = 1, .dport = 9002));
+	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6, .id = 0x12345),
+	    TCP(.sport = 1, .dport = 9002));
 	PKT(&want, OUT, IP6(.src = CLIENT6, .dst = VIP6, .id = 0x12345, .ttl = 63),
 	    TCP(.sport = 1, .dport = 9002));
 	EXPECT(lb.prog, &in, XDP_TX, &want);
@@ -187,7 +194,8 @@ static void test_l2(void **state)
 	EXPECT(lb.prog, &in, XDP_REDIRECT, &want);
 	/* Padding stays. */
 	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = 1, .dport = 9001));
-	PKT(&want, OUT, IP4(.src = CLIENT4, .dst = VIP4, .ttl = 63), TCP(.sport = 1, .dport = 9001));
+	PKT(&want, OUT, IP4(.src = CLIENT4, .dst = VIP4, .ttl = 63),
+	    TCP(.sport = 1, .dport = 9001));
 	in.len += 6;
 	want.len += 6;
 	EXPECT(lb.prog, &in, XDP_TX, &want);
@@ -221,9 +229,10 @@ static void test_any_protocol(void **state)
 	struct hg_flow_key k = { 0 };
 	struct pktbuf in, want;
 
-	LB_SERVICE(&lb, .addr = VIP4, .proto = ANY_PROTO, .id = 20, .slots = 13, .backends = id, .n = 1);
-	LB_SERVICE(&lb, .addr = VIP6, .proto = ANY_PROTO, .id = 21, .slots = 13, .backends = id, .n = 1,
-		   .mode = HG_MODE_GUE);
+	LB_SERVICE(&lb, .addr = VIP4, .proto = ANY_PROTO, .id = 20, .slots = 13, .backends = id,
+		   .n = 1);
+	LB_SERVICE(&lb, .addr = VIP6, .proto = ANY_PROTO, .id = 21, .slots = 13, .backends = id,
+		   .n = 1, .mode = HG_MODE_GUE);
 	for (unsigned i = 0; i < sizeof(protos) / sizeof(protos[0]); i++) {
 		PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .proto = protos[i]), DATA(40));
 		PKT(&want, OUT, IP4(.src = EDGE4, .dst = BACKEND4, .frag = DF),

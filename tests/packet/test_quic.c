@@ -15,15 +15,15 @@
 
 #include "packet/run.h"
 
-#define VIP4	 "192.0.2.10"
-#define VIP6	 "2001:db8::10"
-#define CLIENT4	 "203.0.113.7"
-#define CLIENT6	 "2001:db8:c::7"
-#define EDGE4	 "10.0.0.1"
-#define EDGE6	 "fd00::1"
-#define E	 ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
-#define OUT	 ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
-#define DF	 0x4000
+#define VIP4	"192.0.2.10"
+#define VIP6	"2001:db8::10"
+#define CLIENT4 "203.0.113.7"
+#define CLIENT6 "2001:db8:c::7"
+#define EDGE4	"10.0.0.1"
+#define EDGE6	"fd00::1"
+#define E	ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
+#define OUT	ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
+#define DF	0x4000
 
 static struct lb lb;
 
@@ -54,9 +54,9 @@ static int rows(void **state)
 		LB_BACKEND(&lb, .id = id, .addr = addr, .src = EDGE4);
 	}
 	for (unsigned v6 = 0; v6 <= 1; v6++)
-		LB_SERVICE(&lb, .addr = v6 ? VIP6 : VIP4, .port = 443, .proto = 17, .id = v6, .slots = 4093,
-			   .backends = ids, .n = 5, .flags = HG_SVC_QUIC_CID, .cid_offset = 1, .cid_len = 2,
-			   .quic_block = 0, .quic_ids = 0x106);
+		LB_SERVICE(&lb, .addr = v6 ? VIP6 : VIP4, .port = 443, .proto = 17, .id = v6,
+			   .slots = 4093, .backends = ids, .n = 5, .flags = HG_SVC_QUIC_CID,
+			   .cid_offset = 1, .cid_len = 2, .quic_block = 0, .quic_ids = 0x106);
 	memset(lb.quic, 0, sizeof(*lb.quic) * LB_QUIC);
 	return 0;
 }
@@ -162,7 +162,8 @@ static void test_layouts(void **state)
 					 sane ? 4 : by_flow(offset % 2, next_port));
 			for (size_t n = 0; n < 5u + offset; n++) {
 				next_port++;
-				assert_int_equal(send(false, next_port, p, n), by_flow(false, next_port));
+				assert_int_equal(send(false, next_port, p, n),
+						 by_flow(false, next_port));
 			}
 		}
 }
@@ -172,12 +173,13 @@ static void test_moved_slot(void **state)
 {
 	static const uint8_t initial1[60] = { 0xc3, 0, 0, 0, 1, 8 },
 			     initial2[60] = { 0xd3, 0x6b, 0x33, 0x43, 0xcf, 8 },
-			     handshake[60] = { 0xe3, 0, 0, 0, 1, 8 }, grease[60] = { 0xc3, 0x0a, 0x0a, 0x0a, 0x0a };
+			     handshake[60] = { 0xe3, 0, 0, 0, 1, 8 },
+			     grease[60] = { 0xc3, 0x0a, 0x0a, 0x0a, 0x0a };
 
 	rows(state);
 	LB_SERVICE(&lb, .addr = "192.0.2.50", .port = 443, .proto = 17, .id = 3, .slots = 13,
-		   .backends = new_owner, .n = 1, .base = 1, .flags = HG_SVC_QUIC_CID, .cid_offset = 1,
-		   .cid_len = 1, .quic_ids = 32);
+		   .backends = new_owner, .n = 1, .base = 1, .flags = HG_SVC_QUIC_CID,
+		   .cid_offset = 1, .cid_len = 1, .quic_ids = 32);
 	const struct {
 		const uint8_t *p;
 		unsigned id;
@@ -186,11 +188,11 @@ static void test_moved_slot(void **state)
 	for (unsigned i = 0; i < 4; i++) {
 		struct pktbuf in;
 
-		PKT(&in, E, IP4(.src = CLIENT4, .dst = "192.0.2.50"), UDP(.sport = 100 + i, .dport = 443),
-		    RAW(t[i].p, 60));
+		PKT(&in, E, IP4(.src = CLIENT4, .dst = "192.0.2.50"),
+		    UDP(.sport = 100 + i, .dport = 443), RAW(t[i].p, 60));
 		assert_int_equal(lb_backend_of(&lb, &in, NULL), t[i].id);
-		PKT(&in, E, IP4(.src = CLIENT4, .dst = "192.0.2.50"), UDP(.sport = 100 + i, .dport = 443),
-		    RAW(handshake, 60));
+		PKT(&in, E, IP4(.src = CLIENT4, .dst = "192.0.2.50"),
+		    UDP(.sport = 100 + i, .dport = 443), RAW(handshake, 60));
 		assert_int_equal(lb_backend_of(&lb, &in, NULL), t[i].id);
 	}
 }
@@ -205,8 +207,9 @@ static void test_odd(void **state)
 	PKT(&in, E, VLAN(.tci = 5), IP6(.src = CLIENT6, .dst = VIP6), EXT(60, .opt_words = 3),
 	    UDP(.sport = 5, .dport = 443), RAW(p, sizeof(p)));
 	assert_int_equal(lb_backend_of(&lb, &in, NULL), 3);
-	PKT(&in, E, VLAN(.tci = 5), VLAN(.tci = 6), IP4(.src = CLIENT4, .dst = VIP4, .opt_words = 10),
-	    UDP(.sport = 5, .dport = 443), RAW(p, sizeof(p)));
+	PKT(&in, E, VLAN(.tci = 5), VLAN(.tci = 6),
+	    IP4(.src = CLIENT4, .dst = VIP4, .opt_words = 10), UDP(.sport = 5, .dport = 443),
+	    RAW(p, sizeof(p)));
 	assert_int_equal(lb_backend_of(&lb, &in, NULL), 3);
 }
 
@@ -214,7 +217,8 @@ int main(void)
 {
 #define ROW(f) cmocka_unit_test_setup(f, rows)
 	const struct CMUnitTest tests[] = {
-		ROW(test_short), ROW(test_long), ROW(test_layouts), ROW(test_moved_slot), ROW(test_odd),
+		ROW(test_short),      ROW(test_long), ROW(test_layouts),
+		ROW(test_moved_slot), ROW(test_odd),
 	};
 
 	return cmocka_run_group_tests_name("quic", tests, setup, teardown);

@@ -177,6 +177,14 @@ static int master_setup(struct master *m, const struct conf *conf, unsigned n_wo
 	return rc;
 }
 
+static void master_close_sockets(struct master *m)
+{
+	struct list *l, *next;
+
+	list_for_each_safe(l, next, &m->sockets)
+		listen_close(list_entry(l, struct listen_socket, link));
+}
+
 int master_run(const struct ctl_options *o, struct conf *conf, unsigned n_workers)
 {
 	struct master m = { .o = o, .ready_fd = -1 };
@@ -188,9 +196,10 @@ int master_run(const struct ctl_options *o, struct conf *conf, unsigned n_worker
 	conf_free(conf);
 	if (rc != 0) {
 		fprintf(stderr, "headgated: %s\n", err.text);
+		master_close_sockets(&m);
 		return 1;
 	}
-	if (master_start_worker(&m) != 0)
-		return 1;
-	return master_loop(&m);
+	rc = master_start_worker(&m) == 0 ? master_loop(&m) : 1;
+	master_close_sockets(&m);
+	return rc;
 }

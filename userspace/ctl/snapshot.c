@@ -185,7 +185,8 @@ int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
 			SNAPSHOT_GENERATIONS);
 	}
 	lb_registry_commit(&ctl->registry, snap->conf, snap->backends);
-	stick_registry_commit(&ctl->stick, snap->conf, ctl->loop ? loop_now(ctl->loop) / 1000000 : 0);
+	stick_registry_commit(&ctl->stick, snap->conf,
+			      ctl->loop ? loop_now(ctl->loop) / 1000000 : 0);
 	ctl->current = snap;
 	if (!ctl->workers)
 		return 0;

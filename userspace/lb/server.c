@@ -74,7 +74,8 @@ static struct addr conf_addr(const struct conf_server *cs)
 	struct addr a = { .sa.sa_family = AF_UNSPEC };
 
 	/* A name has no address before it was resolved (then the endpoint holds it); a path is the configuration's to hold. */
-	if (cs->ep.kind == ENDPOINT_IP || (cs->ep.kind == ENDPOINT_NAME && cs->ep.addr.sa.sa_family))
+	if (cs->ep.kind == ENDPOINT_IP ||
+	    (cs->ep.kind == ENDPOINT_NAME && cs->ep.addr.sa.sa_family))
 		a = cs->ep.addr;
 	else if (cs->ep.kind == ENDPOINT_UNIX || cs->ep.kind == ENDPOINT_ABNS)
 		a.sa.sa_family = AF_UNIX;

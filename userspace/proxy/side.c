@@ -154,6 +154,9 @@ enum flow_result flow_pump(struct flow *f)
 		if (r != FLOW_DONE)
 			return r;
 	}
+	/* The end is told once, to whoever pumps when it is reached. */
+	if (f->is_done)
+		return FLOW_DONE;
 	stream_resume_later(f->src->st);
 	return FLOW_WAIT;
 }

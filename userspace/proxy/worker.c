@@ -31,19 +31,11 @@ uint64_t worker_next_request_id(struct worker *w)
 
 /* --- snapshots -------------------------------------------------------------------------------------- */
 
-void worker_adopt(struct worker *w)
+static void follow_snapshot(struct worker *w)
 {
 	struct list *pos, *tmp;
-	struct proxy_snapshot *before = w->snap;
-	int r;
+	int r = worker_listen(w);
 
-	if (w->is_over)
-		return;
-	snapshot_adopt(&w->view);
-	w->snap = container_of(w->view.current, struct proxy_snapshot, snap);
-	if (w->snap == before || w->is_draining)
-		return;
-	r = worker_listen(w);
 	if (r)
 		log_msg(LOG_LVL_ALERT, "worker %u: cannot listen: %s", w->o.index, strerror(-r));
 	list_for_each_safe(pos, tmp, &w->clients) {
@@ -52,6 +44,22 @@ void worker_adopt(struct worker *w)
 		if ((cl->state == CLIENT_IDLE || cl->state == CLIENT_MUX) && cl->snap != w->snap)
 			client_rebind(cl);
 	}
+}
+
+void worker_adopt(struct worker *w)
+{
+	struct snapshot *before;
+
+	if (w->is_over)
+		return;
+	/* Our listeners live on the old one's sockets until they have followed: control must not close them yet. */
+	before = w->view.current ? snapshot_pin(&w->view) : NULL;
+	snapshot_adopt(&w->view);
+	w->snap = container_of(w->view.current, struct proxy_snapshot, snap);
+	if (w->view.current != before && !w->is_draining)
+		follow_snapshot(w);
+	if (before)
+		snapshot_unpin(&w->view, before);
 }
 
 /* --- time ------------------------------------------------------------------------------------------- */
