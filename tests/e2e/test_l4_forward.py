@@ -108,6 +108,24 @@ def test_ipv4_and_ipv6_reach_all_backends(balanced):
     assert v["TX"] > 200 and v["DROP"] == 0
 
 
+@pytest.mark.parametrize("method", ["gue", "l2"])
+def test_other_forwarding_methods(net, daemon, method):
+    """The same traffic by GUE (the agent takes it off) and by direct routing (the frame arrives as it is)."""
+    d = daemon(net.edge, L4.replace("forward ipip", f"forward {method}"))
+    net.edge.sock = d.sock
+    wait_for("next hops", lambda: l4_ready(net.edge))
+    assert get(net.client, f"http://{VIP}/", 40) == {"web1", "web2", "web3"}
+    assert get(net.client, f"http://[{VIP6}]/", 40) == {"web1", "web2", "web3"}
+    assert verdicts(net.edge)["DROP"] == 0
+    agents = sum(json.loads(run_cli(w, "status", "--json").stdout)["agent"]["DECAP"] for w in net.webs)
+    assert (agents > 200) == (method == "gue")
+
+
+def test_ping_of_a_service_address(balanced):
+    balanced.client.run(["ping", "-c", "3", "-i", "0.2", "-W", "1", VIP])
+    balanced.client.run(["ping", "-c", "3", "-i", "0.2", "-W", "1", VIP6])
+
+
 def test_what_is_not_ours_passes(balanced):
     out = balanced.client.run("ping -c 2 -W 1 10.10.0.1; ping -c 1 -W 1 fd00:10::1")
     assert out.returncode == 0

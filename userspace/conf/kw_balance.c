@@ -207,10 +207,10 @@ static int parse_forward(struct parser *ps, struct line *l, void *obj, const str
 	struct proxy_build *b = obj;
 	int r = arg_value(ps, l, values, &b->px.forward);
 
-	if (r == 0 && b->px.forward != FORWARD_IPIP)
-		r = conf_fail(ps, l, l->at - 1,
-			      "'forward " STR_FMT "' is not supported by this version (ipip is)",
-			      STR_ARG(l->words[l->at - 1]));
+	if (r == 0 && b->px.forward == FORWARD_NAT)
+		r = conf_fail(
+			ps, l, l->at - 1,
+			"'forward nat' is not supported by this version (ipip, gue and l2 are)");
 	return r;
 }
 

@@ -140,8 +140,8 @@ int dp_each_service(struct dp *dp, int (*fn)(void *ctx, const struct dp_service_
 						.slots = s->row.slots };
 		int rc;
 
-		if (!s->is_used)
-			continue;
+		if (!s->is_used || s->row.mode == HG_MODE_ADDR)
+			continue; /* an address row is no service */
 		sum_service(dp, id, &info.sum);
 		if ((rc = fn(ctx, &info)) != 0)
 			return rc;

@@ -197,12 +197,20 @@ static uint8_t mode_of(const struct conf_proxy *px)
 	return px->mode == CONF_MODE_L4 ? modes[px->forward] : HG_MODE_LOCAL;
 }
 
+static uint8_t flags_of(const struct conf_proxy *px)
+{
+	static const uint8_t flags[] = {
+		[AFFINITY_SOURCE] = HG_SVC_NO_PORT_HASH,
+		[AFFINITY_NONE] = HG_SVC_NO_AFFINITY,
+	};
+
+	return px->affinity < ARRAY_SIZE(flags) ? flags[px->affinity] : 0;
+}
+
 static int service_want(struct sync *s, const struct conf_proxy *px, const struct hg_service_key *k,
-			struct dp_service **ret_svc)
+			uint8_t mode, uint8_t flags, struct dp_service **ret_svc)
 {
 	struct dp_service *svc = dp_service_find(s->dp, k);
-	uint8_t mode = mode_of(px),
-		flags = px->affinity == AFFINITY_SOURCE ? HG_SVC_NO_PORT_HASH : 0;
 	int rc = 0;
 
 	if (!svc) {
@@ -282,10 +290,25 @@ static int sync_service(struct sync *s, const struct conf_proxy *px, const struc
 	int rc;
 
 	addr_to_v6_mapped(a, (uint8_t *)k.addr);
-	rc = service_want(s, px, &k, &svc);
+	rc = service_want(s, px, &k, mode_of(px), flags_of(px), &svc);
 	if (rc == 0 && px->mode == CONF_MODE_L4)
 		rc = service_table(s, svc, px, m, n);
 	return rc;
+}
+
+/*
+ * The address of an L4 service as such: XDP answers echo requests to it, because nobody on this host
+ * would.
+ */
+static int sync_address(struct sync *s, const struct conf_proxy *px, const struct addr *a)
+{
+	struct hg_service_key k = {
+		.proto = a->sa.sa_family == AF_INET6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP,
+	};
+	struct dp_service *svc = NULL;
+
+	addr_to_v6_mapped(a, (uint8_t *)k.addr);
+	return service_want(s, px, &k, HG_MODE_ADDR, 0, &svc);
 }
 
 /* A wildcard bind of the L7 tier is a service on each address this host has now. */
@@ -335,6 +358,8 @@ static int sync_proxy(struct sync *s, const struct conf_proxy *px)
 			rc = sync_wildcard(s, px, b);
 		else
 			rc = sync_service(s, px, b, &b->ep.addr, m, n);
+		if (rc == 0 && px->mode == CONF_MODE_L4)
+			rc = sync_address(s, px, &b->ep.addr);
 	}
 	mem_free(m);
 	return rc;

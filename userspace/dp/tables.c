@@ -193,7 +193,7 @@ int dp_services_write(struct dp *dp, struct err *err)
 
 		if (!dp->services[i].is_used)
 			continue;
-		if (row->key.port == 0)
+		if (row->key.port == 0 && row->mode != HG_MODE_ADDR)
 			flags |= HG_CTL_ANY_PORT;
 		n++;
 		if (service_put(half, dp->t.n_buckets - 1, row) != 0)
