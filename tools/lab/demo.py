@@ -75,7 +75,7 @@ def start_edge(lab, edge):
 
     wait_for("the edge host to be up", is_up, timeout=20)
     wait_for("the kernel tier to know its backends", lambda: edge.run(
-        [BUILD / "headgate", "status", "--json"], check=False).stdout.count('"resolved"') >= 3 or True)
+        [BUILD / "headgate", "status"], check=False).stdout.count(" resolved ") == 3)
     return proc
 
 
@@ -112,8 +112,8 @@ def talk(lab, client, edge):
     show_stat(edge)
     title("The last lines of the traffic log")
     lines = (lab.dir / "headgated.log").read_text(errors="replace").splitlines()
-    say("\n".join("    " + line for line in lines if "HTTP/1.1" in line) and
-        "\n".join("    " + line for line in [x for x in lines if "HTTP/1.1" in x][-3:]))
+    for line in [x for x in lines if '"GET ' in x][-3:]:
+        say("    " + line)
 
 
 def show_stat(edge):
