@@ -11,7 +11,7 @@ packages=(
 	libcap-ng-dev libseccomp-dev libncurses-dev zlib1g-dev
 	# tests, benchmarks, demo
 	libcmocka-dev python3 python3-pytest iproute2 iputils-ping procps util-linux curl openssl nginx-light
-	haproxy hatop socat groff-base nghttp2-client wrk tcpdump ethtool shellcheck jq
+	haproxy hatop socat groff-base nghttp2-client wrk iperf3 tcpdump ethtool shellcheck jq
 )
 have=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null |
 	awk '$2 == "installed" { print $1 }' || true)
