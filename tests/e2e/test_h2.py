@@ -297,6 +297,7 @@ def test_floods(web, name):
         c.flood(FLOODS[name])
         codes = [struct.unpack(">I", f[3][4:8])[0] for f in c.rest() if f[0] == GOAWAY]
         assert codes[-1:] == [CALM]
-    assert rss(web.d) - before < 4096 * SLOW
+    if SLOW == 1.0:  # the memory of a sanitizer build says nothing
+        assert rss(web.d) - before < 4096
     other.send(frame(HEADERS, END | END_HEADERS, 1, request(b"/own")))
     assert other.until(DATA, 1)[3] == b"own"
