@@ -112,6 +112,12 @@ void dp_pin_path(const struct dp *dp, const char *name, char ret[PATH_MAX]);
 void dp_pin_dir(const char *bpffs, enum hg_role role, char ret[PATH_MAX]);
 const char *dp_prog_name(enum hg_role role);
 
+/* Blocks that hold a table of so many slots. */
+static inline uint32_t dp_blocks_of(uint32_t slots)
+{
+	return (slots + HG_SLOTS_PER_BLOCK - 1) / HG_SLOTS_PER_BLOCK;
+}
+
 /* tables.c */
 HG_WUR int dp_tables_adopt(struct dp *dp); /* fills services[], backends[], free ranges from the maps */
 /* Range of n blocks, 0 or -ENOSPC. */

@@ -238,11 +238,6 @@ static int service_want(struct sync *s, const struct conf_proxy *px, const struc
 	return 0;
 }
 
-static uint32_t blocks_of(uint32_t slots)
-{
-	return (slots + HG_SLOTS_PER_BLOCK - 1) / HG_SLOTS_PER_BLOCK;
-}
-
 /* A new table beside the old one when members or weights changed; all services of a section share it in content, not in memory. */
 static int service_table(struct sync *s, struct dp_service *svc, const struct conf_proxy *px,
 			 const struct dp_member *m, unsigned n)
@@ -258,7 +253,7 @@ static int service_table(struct sync *s, struct dp_service *svc, const struct co
 	if (n == 0)
 		slots = 0;
 	if (slots) {
-		rc = dp_range_take(s->dp, blocks_of(slots), &start);
+		rc = dp_range_take(s->dp, dp_blocks_of(slots), &start);
 		if (rc != 0)
 			return err_set(s->err, rc,
 				       "section %s: no room for a table of %u slots: restart to "
@@ -266,14 +261,14 @@ static int service_table(struct sync *s, struct dp_service *svc, const struct co
 				       px->name, slots);
 		rc = dp_table_fill(s->dp->t.slots + start, slots, m, n);
 		if (rc != 0) {
-			dp_range_give(s->dp, start, blocks_of(slots));
+			dp_range_give(s->dp, start, dp_blocks_of(slots));
 			return err_set(s->err, rc,
 				       "section %s: cannot fill the table of %u slots: %s",
 				       px->name, slots,
 				       rc == -ENOMEM ? "out of memory" : "more servers than slots");
 		}
 	}
-	dp_range_give(s->dp, svc->row.slots_block, blocks_of(svc->row.slots));
+	dp_range_give(s->dp, svc->row.slots_block, dp_blocks_of(svc->row.slots));
 	svc->row.slots_block = start;
 	svc->row.slots = slots;
 	svc->signature = signature;

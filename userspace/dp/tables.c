@@ -153,14 +153,9 @@ int dp_service_take(struct dp *dp, const struct hg_service_key *k, struct dp_ser
 	return -ENOSPC;
 }
 
-static uint32_t blocks_of(uint32_t slots)
-{
-	return (slots + HG_SLOTS_PER_BLOCK - 1) / HG_SLOTS_PER_BLOCK;
-}
-
 void dp_service_drop(struct dp *dp, struct dp_service *s)
 {
-	dp_range_give(dp, s->row.slots_block, blocks_of(s->row.slots));
+	dp_range_give(dp, s->row.slots_block, dp_blocks_of(s->row.slots));
 	mem_free(s->name);
 	*s = (struct dp_service){ 0 };
 }
@@ -240,7 +235,7 @@ static void adopt_services(struct dp *dp, uint8_t *block_used)
 
 	for (uint32_t i = 0; i < dp->t.n_buckets; i++) {
 		const struct hg_service *row = &half[i];
-		uint32_t n = blocks_of(row->slots);
+		uint32_t n = dp_blocks_of(row->slots);
 
 		if (row->mode == HG_MODE_EMPTY || row->id >= dp->t.max_services)
 			continue;
