@@ -37,7 +37,8 @@ LIBS_net  := -lssl -lcrypto
 LIBS_expr := -lpcre2-8 -lcrypt -lcrypto
 LIBS_http := $(if $(wildcard userspace/http/h2.c),-lnghttp2) -lz
 LIBS_dp   := -lxdp -lbpf -lmnl
-LIBS_ctl  := -lcap-ng -lcrypt $(if $(wildcard userspace/ctl/privs*.c),-lseccomp)  
+LIBS_ctl  := -lcares -lcap-ng -lcrypt $(if $(wildcard userspace/ctl/privs*.c),-lseccomp)  
+LIBS_packet := -lbpf -lcmocka
 
 MODULES := base ev http expr conf net lb dp proxy ctl
 define module
@@ -53,7 +54,6 @@ BPF_SRC  := $(wildcard bpf/*.bpf.c)
 BPF_SKEL := $(BPF_SRC:bpf/%.bpf.c=$(BUILD)/gen/%.skel.h)
 
 .DELETE_ON_ERROR:
-.SECONDARY:
 .PHONY: all help deps lint unit packet e2e test test-asan test-tsan fuzz bench bench-quick demo \
 	demo-shell clean install build bpf format check-format
 
@@ -113,7 +113,7 @@ TOOL_SRC := $(wildcard tools/headgate*.c)
 $(BUILD)/headgate: $(TOOL_SRC:tools/%.c=$(BUILD)/obj/tools/%.o) $(ALL_LIBS)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(ALL_LIBS) -Wl,--end-group \
-		$(LIBS_net) $(LIBS_expr) $(LIBS_http) $(LIBS_dp) $(LIBS_ctl) -lm
+		$(LIBS_net) $(LIBS_expr) $(LIBS_http) $(LIBS_dp) $(LIBS_ctl) -lncurses -ltinfo -lm
 
 # --- tests ---------------------------------------------------------------------------------------
 #
@@ -130,16 +130,23 @@ PACKET_BIN := $(PACKET_SRC:tests/packet/%.c=$(BUILD)/packet/%)
 TEST_LIBS = $(foreach m,$(call links,$(1)),$(BUILD)/lib/$(m).a)
 TEST_SYSLIBS = $(sort $(foreach m,$(call links,$(1)),$(LIBS_$(m))))
 
-define test_rule # (source, binary, further sources)
-$(2): $(1) $(3) $(call TEST_LIBS,$(1)) $(wildcard tests/unit/*.h tests/packet/*.h)
+$(BUILD)/testobj/%.o: tests/%.c
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) -Itests -Wno-missing-prototypes -MMD -MP -c $< -o $@
+
+define test_rule # (source, binary, further objects)
+$(2): $(1:tests/%.c=$(BUILD)/testobj/%.o) $(3) $(call TEST_LIBS,$(1))
 	$$(call say,TEST,$$@)
-	$(Q)mkdir -p $$(@D) && $$(CC) $$(CPPFLAGS) $$(CFLAGS) -Itests -Wno-missing-prototypes $$(LDFLAGS) -MMD -MP -MF $$@.d \
-		-o $$@ $(1) $(3) -Wl,--start-group $(call TEST_LIBS,$(1)) -Wl,--end-group \
+	$(Q)mkdir -p $$(@D) && $$(CC) $$(LDFLAGS) -o $$@ $(1:tests/%.c=$(BUILD)/testobj/%.o) $(3) \
+		-Wl,--start-group $(call TEST_LIBS,$(1)) -Wl,--end-group \
 		$(call TEST_SYSLIBS,$(1)) $(if $(3),-lxdp -lbpf) -lcmocka -lm
 endef
+PACKET_OBJ := $(PACKET_LIB:tests/%.c=$(BUILD)/testobj/%.o)
 $(foreach t,$(UNIT_SRC),$(eval $(call test_rule,$(t),$(t:tests/unit/%.c=$(BUILD)/unit/%),)))
-$(foreach t,$(PACKET_SRC),$(eval $(call test_rule,$(t),$(t:tests/packet/%.c=$(BUILD)/packet/%),$(PACKET_LIB))))
-$(PACKET_BIN): | $(BPF_SKEL) bpf
+$(foreach t,$(PACKET_SRC),$(eval $(call test_rule,$(t),$(t:tests/packet/%.c=$(BUILD)/packet/%),$(PACKET_OBJ))))
+# What includes a generated skeleton waits for it; packet tests embed the objects: another object is another test.
+$(UNIT_SRC:tests/%.c=$(BUILD)/testobj/%.o): | $(BPF_SKEL)
+$(PACKET_OBJ) $(PACKET_SRC:tests/%.c=$(BUILD)/testobj/%.o): $(BPF_SKEL) | bpf
 
 .PHONY: unit-bins packet-bins
 unit-bins: $(UNIT_BIN)
@@ -154,6 +161,8 @@ packet: deps ## packet tests: the real programs through BPF_PROG_TEST_RUN (root)
 	$(Q)tests/run-bins.sh $(PACKET_BIN)
 
 e2e: build ## end-to-end tests in network namespaces (root)
+	$(Q)tools/h2spec.sh build/tools
+	$(Q)tools/quic.sh build/tools
 	$(Q)HG_BUILD=$(abspath $(BUILD)) $(PYTEST) -q tests/e2e $(E2E)
 
 lint: deps ## layering, sizes, forbidden calls, formatting
@@ -219,6 +228,6 @@ install: build ## into $(DESTDIR)$(PREFIX)
 clean: ## remove build/
 	rm -rf build
 
--include $(wildcard tools/rules.mk)
+-include $(wildcard tools/rules.mk packaging/rules.mk)
 -include $(wildcard tests/*/rules.mk)
--include $(shell find $(BUILD)/obj $(BUILD)/unit $(BUILD)/packet $(BUILD)/bpf -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/testobj $(BUILD)/bpf -name '*.d' 2>/dev/null)

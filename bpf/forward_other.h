@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The forwarding methods beside IP in IP, part of stage forward: a function that gets the packet's view as
+ * The forwarding methods beside IP in IP, and all methods for frames with tags, part of stage forward: a function that gets the packet's view as
  * numbers, so that the caller's can stay in registers.
  */
 #ifndef HG_BPF_FORWARD_OTHER_H
@@ -62,26 +62,31 @@ INLINE bool write_gue(struct pkt *p, u32 outer_len, u32 extra, bool v6,
 	return true;
 }
 
+/* `alt`, with `alt_len` bytes for it, is named as alternative; NULL and 0: none. */
+INLINE bool forward_gue(struct pkt *p, union hg_neigh neigh, bool v6, bool outer_v6,
+			const struct hg_backend *alt, u32 alt_len)
+{
+	u32 extra = sizeof(struct udphdr) + HG_GUE_LEN + alt_len;
+	u32 outer_len = outer_v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
+
+	if (!encapsulate(p, neigh, IPPROTO_UDP, extra, v6, outer_v6))
+		return false;
+	if (unlikely(!write_gue(p, outer_len, extra, v6, alt, alt_len)))
+		return pkt_drop(p, HG_DROP_INTERNAL);
+	return true;
+}
+
 INLINE bool gue(struct pkt *p, union hg_neigh neigh, bool v6, bool outer_v6)
 {
-	u32 extra = sizeof(struct udphdr) + HG_GUE_LEN;
 	u32 outer_len = outer_v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 	u32 alt_len = outer_v6 ? HG_GUE_ALT_V6 : HG_GUE_ALT_V4;
 	const struct hg_backend *alt = gue_alternative(p, outer_v6);
 
 	/* The second chance is given only as far as the MTU goes. */
-	if (unlikely(alt && p->l3_len + outer_len + extra + alt_len <= p->be->mtu)) {
-		if (!encapsulate(p, neigh, IPPROTO_UDP, extra + alt_len, v6, outer_v6))
-			return false;
-		if (write_gue(p, outer_len, extra + alt_len, v6, alt, alt_len))
-			return true;
-		return pkt_drop(p, HG_DROP_INTERNAL);
-	}
-	if (!encapsulate(p, neigh, IPPROTO_UDP, extra, v6, outer_v6))
-		return false;
-	if (unlikely(!write_gue(p, outer_len, extra, v6, NULL, 0)))
-		return pkt_drop(p, HG_DROP_INTERNAL);
-	return true;
+	if (unlikely(alt && p->l3_len + outer_len + sizeof(struct udphdr) + HG_GUE_LEN + alt_len <=
+				    p->be->mtu))
+		return forward_gue(p, neigh, v6, outer_v6, alt, alt_len);
+	return forward_gue(p, neigh, v6, outer_v6, NULL, 0);
 }
 
 /* What forward_by_mode() is told in one number beside hash and length. */
@@ -105,7 +110,12 @@ GLOBAL u32 forward_by_mode(struct xdp_md *ctx, u64 what, u32 l3_len, u32 ids)
 			     (void *)(long)ctx->data_end)
 		return HG_VERDICT_DROP | HG_DROP_INTERNAL << 8;
 	neigh.word = READ_ONCE(p.be->neigh.word);
+	if (unlikely(!(neigh.state & HG_NEIGH_OK)))
+		return HG_VERDICT_DROP | HG_DROP_NO_NEIGHBOUR << 8;
 	switch (what & 0xff) {
+	case HG_MODE_IPIP:
+		sent = v6 ? forward_ipip(&p, neigh, true) : forward_ipip(&p, neigh, false);
+		break;
 	case HG_MODE_L2:
 		sent = v6 ? forward_l2(&p, neigh, true) : forward_l2(&p, neigh, false);
 		break;
@@ -118,6 +128,9 @@ GLOBAL u32 forward_by_mode(struct xdp_md *ctx, u64 what, u32 l3_len, u32 ids)
 	default: /* The writer stores no mode that this program does not have. */
 		sent = pkt_drop(&p, HG_DROP_INTERNAL);
 	}
+	if (sent && unlikely(neigh.state != HG_NEIGH_OK || p.type_off != NO_TAG) &&
+	    !retag(ctx, p.type_off, neigh.state))
+		sent = pkt_drop(&p, HG_DROP_NO_HEADROOM);
 	return sent ? 0 : p.verdict | (u32)p.drop << 8 | (u32)p.fits << 16;
 }
 

@@ -7,6 +7,8 @@
 #ifndef HG_BPF_MAPS_H
 #define HG_BPF_MAPS_H
 
+#include <headgate/nat.h>
+
 #include "bpf/pkt.h"
 
 /* Written by the loader before the verifier looks; see limits.h. */
@@ -22,6 +24,8 @@ const volatile struct hg_rodata ro = {
 	.flow_idle_ticks = HG_RODATA_DEFAULT_FLOW_IDLE,
 	.learn_per_jiffy = HG_RODATA_DEFAULT_LEARN,
 	.icmp_per_jiffy = HG_RODATA_DEFAULT_ICMP,
+	.nat_mask = HG_NAT_CONNS_MIN - 1,
+	.nat_line_mask = HG_NAT_LINES(HG_NAT_CONNS_MIN) - 1,
 };
 
 /* Buckets of both generations. Writer: control thread, idle half only. Miss (empty bucket): not ours. */
@@ -77,6 +81,17 @@ struct {
 	__type(key, __u32);
 	__type(value, struct hg_quic_block);
 } quic_ids SEC(".maps");
+
+/*
+ * Interfaces that packets may be redirected to, by interface index. Writer: control thread. Miss: the
+ * interface takes no redirected frames, a named drop.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__uint(max_entries, HG_MAX_PORTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} xdp_ports SEC(".maps");
 
 /* Tokens that bound rare work, row = cpu. Writer: this program; a missing row means none. */
 struct {

@@ -58,6 +58,20 @@ INLINE void set_defect(struct parsed *s)
 	s->odd = (s->odd & ~ODD_DEFECT) | HG_DROP_BAD_HEADER;
 }
 
+/*
+ * The source of the packet at `l3` is one host. Nobody else may be sent an answer (RFC 1122 3.2.2, RFC 4443 2.4
+ * (e.6)): it cannot have asked.
+ */
+INLINE bool source_is_host(const void *l3, bool v6)
+{
+	const u64a *src6 = l3 + 8;
+	u32 first = *(const u8 *)(l3 + (v6 ? 8 : 12));
+
+	if (v6)
+		return first != 0xff && (src6[0] || src6[1]);
+	return first && first != 127 && first < 224;
+}
+
 /* Sets type_off; the type found there, 0 when the frame ends before. */
 INLINE __be16 slow_ethernet(struct parsed *s, void *data, void *end)
 {
@@ -81,9 +95,14 @@ INLINE __be16 slow_ethernet(struct parsed *s, void *data, void *end)
 	return type;
 }
 
-/* A length field that promises more than the frame has is never believed. */
-INLINE void check_length(struct parsed *s, u32 have, u32 header_len)
+/*
+ * A length field that promises more than the frame has is never believed. Of a frame in several pages only
+ * the first lies between data and data_end (`have` bytes of it from the IP header on).
+ */
+INLINE void check_length(struct xdp_md *ctx, struct parsed *s, u32 have, u32 header_len)
 {
+	if (unlikely(s->l3_len > have))
+		have = (u32)bpf_xdp_get_buff_len(ctx) - (s->type_off + 2);
 	if (s->l3_len <= have && s->l3_len >= header_len)
 		return;
 	set_defect(s);
@@ -117,14 +136,14 @@ INLINE void slow_l4(struct parsed *s, void *l4, void *end, u32 l4_off)
 		s->syn = tcp_is_syn(l4);
 }
 
-INLINE void slow_ipv4(struct parsed *s, void *l3, void *end)
+INLINE void slow_ipv4(struct xdp_md *ctx, struct parsed *s, void *l3, void *end)
 {
 	const struct iphdr *ip = l3;
 	u32 hlen = (*(const u8 *)l3 & 0x0f) * 4;
 
 	s->proto = ip->protocol;
 	s->l3_len = __builtin_bswap16(ip->tot_len);
-	check_length(s, end - l3, hlen);
+	check_length(ctx, s, end - l3, hlen);
 	if (hlen < sizeof(*ip) || ip->version != 4) {
 		set_defect(s);
 		return;
@@ -181,7 +200,7 @@ INLINE u32 walk_ext_headers(struct parsed *s, void *l3, void *end)
 	return 0;
 }
 
-INLINE void slow_ipv6(struct parsed *s, void *l3, void *end)
+INLINE void slow_ipv6(struct xdp_md *ctx, struct parsed *s, void *l3, void *end)
 {
 	const struct ipv6hdr *ip = l3;
 	u32 off;
@@ -189,7 +208,7 @@ INLINE void slow_ipv6(struct parsed *s, void *l3, void *end)
 	s->v6 = 1;
 	s->proto = ip->nexthdr;
 	s->l3_len = __builtin_bswap16(ip->payload_len) + sizeof(*ip);
-	check_length(s, end - l3, sizeof(*ip));
+	check_length(ctx, s, end - l3, sizeof(*ip));
 	if (ip->version != 6) {
 		set_defect(s);
 		return;
@@ -218,11 +237,11 @@ GLOBAL int parse_slow(struct xdp_md *ctx, struct parsed *s)
 	if (type == hg_be16(ETH_P_IP)) {
 		if (l3 + sizeof(struct iphdr) > end)
 			return 0;
-		slow_ipv4(s, l3, end);
+		slow_ipv4(ctx, s, l3, end);
 	} else if (type == hg_be16(ETH_P_IPV6)) {
 		if (l3 + sizeof(struct ipv6hdr) > end)
 			return 0;
-		slow_ipv6(s, l3, end);
+		slow_ipv6(ctx, s, l3, end);
 	} else {
 		s->found = PARSED_NO_IP;
 		return 0;

@@ -65,6 +65,7 @@ struct icmp_head {
 
 #define VLAN_TAG_LEN  4
 #define MAX_VLAN_TAGS 2
+#define NO_TAG	      (2 * ETH_ALEN) /* type_off of a frame without tags */
 
 /* What is unusual about a packet: zero for nearly all of them, so one test covers everything. */
 #define ODD_DEFECT   0x1fu /* enum hg_drop: why a service that is not local cannot take it */
@@ -91,13 +92,23 @@ struct pkt {
 	u16 known_be; /* backend id of the first fragment, 0: not known */
 	u8 proto; /* of the transport */
 	u8 odd;
+	u32 tap; /* somebody looks, see capture.h */
+	bool plain; /* a constant: the steady path, which shows nobody anything */
 	bool syn; /* TCP SYN without ACK */
 	u8 verdict; /* enum hg_verdict */
 	u8 drop; /* enum hg_drop */
 };
 
+/* Of functions that look at some packets only and else leave them untouched; other values are XDP actions. */
+#define NOT_HANDLED (-1)
+
+/* Not a verdict: somebody looks, so the packet starts again on the path that can show it. */
+#define VERDICT_AGAIN 255
+/* Nor this: stage syn decides, which nobody has the stack for before. */
+#define VERDICT_SYN 254
+
 /* Verdict and end of the stages, in one expression. */
-INLINE bool pkt_end(struct pkt *p, enum hg_verdict verdict)
+INLINE bool pkt_end(struct pkt *p, u8 verdict)
 {
 	p->verdict = verdict;
 	return false;

@@ -6,8 +6,22 @@
 #ifndef HG_BPF_REPORT_H
 #define HG_BPF_REPORT_H
 
+#include "bpf/capture.h"
 #include "bpf/maps.h"
 #include "bpf/maps_common.h"
+
+#define HG_BIT(n) (1ull << ((n) & 63))
+
+INLINE void count_dropped(struct hg_service_counters *c, u8 drop)
+{
+	c->dropped++;
+	if (HG_BIT(drop) & (HG_BIT(HG_DROP_DENIED) | HG_BIT(HG_DROP_NOT_ALLOWED) |
+			    HG_BIT(HG_DROP_DENIED_RESET)))
+		c->denied++;
+	else if (HG_BIT(drop) & (HG_BIT(HG_DROP_SOURCE_PACKETS) | HG_BIT(HG_DROP_SOURCE_SYNS) |
+				 HG_BIT(HG_DROP_SOURCE_CONNS) | HG_BIT(HG_DROP_SERVICE_SYNS)))
+		c->limited++;
+}
 
 INLINE void count_service(const struct pkt *p, u32 cpu)
 {
@@ -21,7 +35,7 @@ INLINE void count_service(const struct pkt *p, u32 cpu)
 	if (unlikely(p->syn))
 		c->syns++;
 	if (p->verdict == HG_VERDICT_DROP)
-		c->dropped++;
+		count_dropped(c, p->drop);
 	else if (p->verdict == HG_VERDICT_PASS_LOCAL)
 		c->local++;
 	else if (unlikely(p->verdict == HG_VERDICT_REPLY))
@@ -48,8 +62,13 @@ INLINE int report(const struct pkt *p)
 	u32 cpu = bpf_get_smp_processor_id();
 
 	count_verdict(cpu, p->verdict, p->drop);
-	if (p->svc)
+	if (p->svc) {
 		count_service(p, cpu);
+		if (!p->plain && p->tap)
+			capture_after(p);
+		if (unlikely(p->verdict == HG_VERDICT_DROP))
+			record_drop(p->ctx, p->svc->id, p->drop);
+	}
 	if (p->verdict == HG_VERDICT_TX || p->verdict == HG_VERDICT_REDIRECT)
 		count_backend(p, cpu);
 
@@ -58,7 +77,7 @@ INLINE int report(const struct pkt *p)
 	case HG_VERDICT_REPLY:
 		return XDP_TX;
 	case HG_VERDICT_REDIRECT:
-		return bpf_redirect(p->be->ifindex, 0);
+		return XDP_REDIRECT; /* stage forward has told the kernel where to */
 	case HG_VERDICT_DROP:
 		return XDP_DROP;
 	default:

@@ -169,6 +169,17 @@ INLINE u32 flow_miss(u64 hash, u32 current, u32 base, u32 how, u32 now)
 }
 
 /*
+ * The other backend that a flow on `id` may live on. What was learnt from a packet that was no SYN is a guess:
+ * the flow may have begun, at another host, on the owner that followed; after the window that one is `base`.
+ */
+INLINE u32 flow_alternative(u32 id, u32 current, u32 base)
+{
+	if (id == current)
+		return base;
+	return base && id != base ? base : current;
+}
+
+/*
  * Backend id for a flow in the slot `word`, 0: none; in the upper half the id of the other backend it may
  * live on, for the second chance.
  */
@@ -186,9 +197,9 @@ GLOBAL u32 flow_select(u64 hash, u32 word, u32 how)
 		id = flow_miss(hash, current, base, how, now);
 	else
 		id = how & FLOW_NEW ? 0 : base;
-	if (how & FLOW_NEW || !base)
+	if (how & FLOW_NEW || !id)
 		return id;
-	return id | (id == current ? base : current) << 16;
+	return id | flow_alternative(id, current, base) << 16;
 }
 
 #endif

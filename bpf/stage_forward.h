@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Stage forward: IP in IP (RFC 2003, 2473, 4213) to the backend's address, any family inside any
- * other; GUE, the same with a UDP header between; or the frame to the backend's MAC as it is. The frame
- * keeps its VLAN tags, the outer header takes DSCP and ECN of the inner one (RFC 6040 normal mode), the
+ * other; GUE, the same with a UDP header between; or the frame to the backend's MAC as it is. The next
+ * hop says which VLAN tag the frame leaves with (retag.h), the outer header takes DSCP and ECN of the inner one (RFC 6040 normal mode), the
  * inner TTL falls by one as on any router, so that a loop ends. IP in IP is inlined; the others are a
- * function, so that they cost it nothing.
+ * function, so that they cost it nothing. Frames with tags, before or after, are that function's too.
  */
 #ifndef HG_BPF_STAGE_FORWARD_H
 #define HG_BPF_STAGE_FORWARD_H
 
+#include "bpf/capture.h"
 #include "bpf/csum.h"
 #include "bpf/maps.h"
+#include "bpf/retag.h"
 #include "bpf/too_big.h"
 
 /*
@@ -118,7 +120,7 @@ INLINE bool encapsulate(struct pkt *p, union hg_neigh neigh, u32 proto, u32 extr
 	/* Never so: the inner packet alone is longer. For the verifier. */
 	if (unlikely(data + sizeof(struct ethhdr) > end || type + 2 + outer_len > end))
 		return pkt_drop(p, HG_DROP_INTERNAL);
-	if (unlikely(p->type_off != 2 * ETH_ALEN))
+	if (unlikely(p->type_off != NO_TAG))
 		copy_tags(p, data, end, outer_len);
 	write_macs(data, &neigh, p->be->src_mac);
 	*(u16a *)type = outer_v6 ? hg_be16(ETH_P_IPV6) : hg_be16(ETH_P_IP);
@@ -140,19 +142,48 @@ INLINE bool forward_ipip(struct pkt *p, union hg_neigh neigh, bool v6)
 
 #include "bpf/forward_other.h"
 
-INLINE void stage_forward(struct pkt *p, bool v6)
+/*
+ * Out of the interface it came from, or to the device that the backend is behind. A device that is not in
+ * the map would lose the frame without a word: drivers say nothing about frames they refuse.
+ */
+INLINE void send(struct pkt *p)
+{
+	if (likely(p->be->ifindex == p->ctx->ingress_ifindex))
+		p->verdict = HG_VERDICT_TX;
+	else if (bpf_redirect_map(&xdp_ports, p->be->ifindex, 0) == XDP_REDIRECT)
+		p->verdict = HG_VERDICT_REDIRECT;
+	else
+		pkt_drop(p, HG_DROP_NO_REDIRECT);
+}
+
+/* The methods of well-formed packets, without a call; what is rare in them is left to the function. */
+INLINE bool forward_plain(struct pkt *p, union hg_neigh neigh, bool v6)
+{
+	if (unlikely(neigh.state != HG_NEIGH_OK))
+		return forward_other(p, v6);
+	switch (p->svc->mode) {
+	case HG_MODE_L2:
+		return forward_l2(p, neigh, v6);
+	case HG_MODE_GUE:
+		if (unlikely(p->alt || p->be->flags & HG_BE_OUTER_V6))
+			break;
+		return forward_gue(p, neigh, v6, false, NULL, 0);
+	}
+	return forward_other(p, v6);
+}
+
+/* `plain`: a constant, for the path of well-formed packets, which have no tag. */
+INLINE void stage_forward(struct pkt *p, bool v6, bool plain)
 {
 	union hg_neigh neigh = { .word = READ_ONCE(p->be->neigh.word) };
 	bool sent;
 
-	if (unlikely(neigh.state != HG_NEIGH_OK)) {
-		pkt_drop(p, HG_DROP_NO_NEIGHBOUR);
-		return;
-	}
-	if (likely(p->svc->mode == HG_MODE_IPIP))
+	capture_before(p);
+	if (likely(p->svc->mode == HG_MODE_IPIP && neigh.state == HG_NEIGH_OK &&
+		   p->type_off == NO_TAG))
 		sent = forward_ipip(p, neigh, v6);
 	else
-		sent = forward_other(p, v6);
+		sent = plain ? forward_plain(p, neigh, v6) : forward_other(p, v6);
 	if (unlikely(!sent)) {
 		if (p->drop == HG_DROP_TOO_BIG && reply_too_big(p->ctx, p->fits)) {
 			p->drop = HG_DROP_NONE;
@@ -160,8 +191,7 @@ INLINE void stage_forward(struct pkt *p, bool v6)
 		}
 		return;
 	}
-	p->verdict = p->be->ifindex == p->ctx->ingress_ifindex ? HG_VERDICT_TX
-							       : HG_VERDICT_REDIRECT;
+	send(p);
 }
 
 #endif

@@ -8,36 +8,18 @@
 #ifndef HG_BPF_STAGE_FRAGMENT_H
 #define HG_BPF_STAGE_FRAGMENT_H
 
+#include "bpf/fragment_line.h"
 #include "bpf/stage_select.h"
 
-INLINE u64 fragment_hash(const struct pkt *p, bool v6)
-{
-	__be32 src[4], dst[4];
-
-	read_addrs(p, v6, src, dst);
-	return hg_fragment_hash(src, dst, p->frag_id, v6 ? 0 : p->proto, ro.hash_seed);
-}
-
-/* In entry order by age: the oldest datagram gives way. */
+/* Words have the backend id below the hash, `meta` the port above the time. */
 GLOBAL u32 fragment_store(u64 hash, u32 id, u32 port)
 {
-	u32 index = hg_line_of(hash, ro.fragment_mask), now = tick_now(), best = 0, way = 0, i, y;
+	u32 index = hg_line_of(hash, ro.fragment_mask), now = tick_now(), way;
 	struct hg_line *l = bpf_map_lookup_elem(&fragments, &index);
 
 	if (!l)
 		return 0;
-#pragma clang loop unroll(disable)
-	for (i = 0; i < HG_LINE_WAYS; i++) {
-		y = 1 + tick_age(l->meta[i], now);
-		if (!l->word[i])
-			y = 0x20000;
-		if ((l->word[i] ^ hash) <= 0xffff)
-			y = 0x40000;
-		if (y > best) {
-			best = y;
-			way = i;
-		}
-	}
+	way = fragment_way(l, hash, 16, now);
 	if (way >= HG_LINE_WAYS)
 		return 0;
 	l->meta[way] = port << 16 | now;
@@ -49,20 +31,13 @@ GLOBAL u32 fragment_store(u64 hash, u32 id, u32 port)
 /* Port as it lies in the upper half, backend id in the lower; 0: not known, or too long ago. */
 GLOBAL u32 fragment_find(u64 hash)
 {
-	u32 index = hg_line_of(hash, ro.fragment_mask), i, meta;
+	u32 index = hg_line_of(hash, ro.fragment_mask), meta;
 	struct hg_line *l = bpf_map_lookup_elem(&fragments, &index);
 	u64 word;
 
-	if (!l)
+	if (!l || !fragment_known(l, hash, 16, &word, &meta))
 		return 0;
-#pragma clang loop unroll(disable)
-	for (i = 0; i < HG_LINE_WAYS; i++) {
-		word = READ_ONCE(l->word[i]);
-		meta = READ_ONCE(l->meta[i]);
-		if ((word ^ hash) <= 0xffff && tick_age(meta, tick_now()) <= ro.fragment_ticks)
-			return (meta & 0xffff0000) | HG_WORD_BACKEND(word);
-	}
-	return 0;
+	return (meta & 0xffff0000) | HG_WORD_BACKEND(word);
 }
 
 /* Before the service is looked up: gives a later fragment the port of its first one. */
@@ -77,7 +52,9 @@ INLINE void fragment_follow(struct pkt *p, bool v6)
 		return;
 	p->known_be = found & 0xffff;
 	p->dport = found >> 16;
-	p->odd &= ~ODD_NO_PORTS;
+	/* Port 0 is a first fragment without ports; with it, ICMP would find an address row. */
+	if (p->dport)
+		p->odd &= ~ODD_NO_PORTS;
 }
 
 /* Instead of stage_select() for a packet that may be a fragment. */

@@ -10,6 +10,7 @@
 #define HG_BPF_STAGE_ICMP_H
 
 #include "bpf/csum.h"
+#include "bpf/stage_guard.h"
 #include "bpf/stage_select.h"
 
 #define ICMP_LEN 8 /* of the fixed part, in both versions */
@@ -108,8 +109,14 @@ INLINE bool icmp_error(struct pkt *p, bool v6, bool *forward)
 	p->svc = service_get(&k, q.has_ports, false);
 	if (!p->svc)
 		return false;
+	if (!stage_guard_icmp(p, v6))
+		return true;
 	if (p->svc->mode == HG_MODE_LOCAL) {
 		p->verdict = HG_VERDICT_PASS_LOCAL;
+		return true;
+	}
+	if (p->svc->mode == HG_MODE_NAT) { /* nat_icmp() did not know the connection */
+		pkt_drop(p, HG_DROP_NAT_UNKNOWN);
 		return true;
 	}
 	if (p->svc->flags & HG_SVC_NO_PORT_HASH)
@@ -119,17 +126,6 @@ INLINE bool icmp_error(struct pkt *p, bool v6, bool *forward)
 	if (*forward)
 		count_event(HG_EVENT_ICMP_ERROR);
 	return true;
-}
-
-/* Nobody may be made to receive our answers who cannot have asked. */
-INLINE bool echo_source_ok(const void *l3, bool v6)
-{
-	const u64a *src6 = l3 + 8;
-	u32 first = *(const u8 *)(l3 + (v6 ? 8 : 12));
-
-	if (v6)
-		return first != 0xff && (src6[0] || src6[1]);
-	return first && first != 127 && first < 224;
 }
 
 INLINE void swap_macs(void *data)
@@ -174,7 +170,7 @@ INLINE void echo_reply(struct pkt *p, bool v6)
 		pkt_drop(p, HG_DROP_INTERNAL);
 		return;
 	}
-	if (!echo_source_ok(p->l3, v6)) {
+	if (!source_is_host(p->l3, v6)) {
 		pkt_drop(p, HG_DROP_BAD_HEADER);
 		return;
 	}
@@ -222,7 +218,8 @@ INLINE bool stage_icmp(struct pkt *p, bool v6, bool *forward)
 		p->svc = service_get(&k, false, true);
 		if (!p->svc)
 			return false;
-		echo_reply(p, v6);
+		if (stage_guard_icmp(p, v6))
+			echo_reply(p, v6);
 		return true;
 	default:
 		return false;

@@ -7,12 +7,12 @@
 #ifndef HG_BPF_STAGE_LOCAL_H
 #define HG_BPF_STAGE_LOCAL_H
 
-#include "bpf/maps.h"
+#include "bpf/stage_syn.h"
 
 INLINE bool stage_local(struct pkt *p)
 {
 	if (p->svc->mode == HG_MODE_LOCAL)
-		return pkt_end(p, HG_VERDICT_PASS_LOCAL);
+		return pkt_end(p, syn_asks(p) ? VERDICT_SYN : HG_VERDICT_PASS_LOCAL);
 	if (likely(!(p->odd & ODD_DEFECT)))
 		return true;
 	return pkt_drop(p, p->odd & ODD_DEFECT);

@@ -54,7 +54,7 @@ INLINE u32 service_probe(const struct hg_service_key *k, u32 base, bool addr_row
 
 /*
  * The whole search, for when the first bucket did not decide. Not inlined: in a table that is at most
- * half full it is rare, and its loops would stand between the instructions of the common path.
+ * a quarter full it is rare, and its loops would stand between the instructions of the common path.
  */
 GLOBAL u32 service_search(struct hg_service_key *k, u32 base, u32 exact, u32 any)
 {
@@ -117,6 +117,9 @@ INLINE bool stage_service(struct pkt *p, bool v6)
 	c = bpf_map_lookup_elem(&control, &zero);
 	if (unlikely(!c))
 		return pkt_end(p, HG_VERDICT_PASS_NOT_OURS);
+	p->tap = READ_ONCE(c->capture);
+	if (p->plain && unlikely(p->tap))
+		return pkt_end(p, VERDICT_AGAIN);
 	generation = READ_ONCE(c->service_generation) & 1;
 	any = c->generation_flags[generation];
 	base = generation * (ro.service_mask + 1);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Packet-too-big (RFC 4443 3.2) and fragmentation-needed (RFC 1191 4) to the client of a packet that does
- * not fit with its tunnel header. IPv4 packets that may be fragmented are not: the tunnel's path should have
- * room for a full packet and its outer header. Called by stage forward, outside the common path; sums by
- * helper, since speed does not matter at the rate these are sent.
+ * not fit with its tunnel header. IPv4 packets that may be fragmented too: a router would fragment them, we
+ * do not, and a sender that is told (hosts believe it without DF as well) sends smaller fragments instead of
+ * into a hole. Called by stage forward, outside the common path; sums by helper, since speed does not matter
+ * at the rate these are sent.
  */
 #ifndef HG_BPF_TOO_BIG_H
 #define HG_BPF_TOO_BIG_H
@@ -41,10 +42,10 @@ INLINE bool copy_link_back(void *data, void *end, u32 moved, u32 type_off)
 	return true;
 }
 
-/* Cuts the packet to `quote` bytes and makes `room` in front; false: not possible. */
+/* Cuts the packet, of one page or several, to `quote` bytes and makes `room` in front; false: not possible. */
 INLINE bool make_room(struct xdp_md *ctx, const struct parsed *s, u32 quote, u32 room)
 {
-	int have = (int)(ctx->data_end - ctx->data), want = (int)(s->type_off + 2 + quote);
+	int have = (int)bpf_xdp_get_buff_len(ctx), want = (int)(s->type_off + 2 + quote);
 
 	return have >= want && !bpf_xdp_adjust_tail(ctx, want - have) &&
 	       !bpf_xdp_adjust_head(ctx, -(int)room);
@@ -61,8 +62,7 @@ INLINE bool too_big_v4(struct xdp_md *ctx, const struct parsed *s, u32 mtu)
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	ip = data + type_off + 2;
-	if ((void *)(ip + 1) > end || !(ip->frag_off & hg_be16(0x4000)) ||
-	    ip->frag_off & IP_OFFSET || s->l3_len < QUOTE_V4 ||
+	if ((void *)(ip + 1) > end || ip->frag_off & IP_OFFSET || s->l3_len < QUOTE_V4 ||
 	    !make_room(ctx, s, QUOTE_V4, sizeof(*ip) + ICMP_MTU_ROOM))
 		return false;
 	data = (void *)(long)ctx->data;
@@ -136,6 +136,7 @@ INLINE bool too_big_v6(struct xdp_md *ctx, const struct parsed *s, u32 mtu)
 /* 1: the frame is now the message, to go back the way the packet came. 0: nothing to tell. */
 GLOBAL int reply_too_big(struct xdp_md *ctx, u32 mtu)
 {
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *l3;
 	u32 cpu = bpf_get_smp_processor_id();
 	struct hg_cpu *c = bpf_map_lookup_elem(&xdp_cpus, &cpu);
 	struct parsed s = {};
@@ -144,6 +145,9 @@ GLOBAL int reply_too_big(struct xdp_md *ctx, u32 mtu)
 	parse_slow(ctx, &s);
 	/* Never about ICMP, which may be an error itself (RFC 1122 3.2.2, RFC 4443 2.4 (e)). */
 	if (s.found != PARSED_IP || s.proto == IPPROTO_ICMP || s.proto == IPPROTO_ICMPV6)
+		return 0;
+	l3 = data + (s.type_off & 31) + 2;
+	if (l3 + sizeof(struct ipv6hdr) > end || !source_is_host(l3, s.v6))
 		return 0;
 	if (!c || !bucket_take(&c->icmp, ro.icmp_per_jiffy)) {
 		count_event(HG_EVENT_TOO_BIG_LIMITED);

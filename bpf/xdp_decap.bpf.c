@@ -185,6 +185,7 @@ INLINE enum hg_verdict decap(struct xdp_md *ctx, enum hg_drop *drop, u32 *ifinde
 	struct hg_decap_key key = {};
 	struct tunnel t = {};
 	__be16 type;
+	u32 have;
 
 	type = slow_ethernet(&t.outer, data, end);
 	if (type != hg_be16(ETH_P_IP) && type != hg_be16(ETH_P_IPV6))
@@ -200,7 +201,10 @@ INLINE enum hg_verdict decap(struct xdp_md *ctx, enum hg_drop *drop, u32 *ifinde
 	if (t.inner > MAX_REMOVED + 256)
 		return HG_VERDICT_DROP;
 	inner = l3 + t.inner;
-	if (t.outer.l3_len > (u32)(end - l3) || !inner_is_sound(&t, inner, end))
+	have = (u32)(end - l3);
+	if (unlikely(t.outer.l3_len > have)) /* a frame in several pages, or one that lies */
+		have = (u32)bpf_xdp_get_buff_len(ctx) - (t.outer.type_off + 2);
+	if (t.outer.l3_len > have || !inner_is_sound(&t, inner, end))
 		return HG_VERDICT_DROP;
 	if (unlikely(t.alt && addr->flags & HG_DECAP_SECOND_CHANCE) &&
 	    second_chance(ctx, &t, l3, inner, end)) {
@@ -216,7 +220,7 @@ INLINE enum hg_verdict decap(struct xdp_md *ctx, enum hg_drop *drop, u32 *ifinde
 	return HG_VERDICT_DECAP;
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int xdp_decap(struct xdp_md *ctx)
 {
 	enum hg_drop drop = HG_DROP_NONE;

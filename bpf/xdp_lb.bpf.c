@@ -7,30 +7,27 @@
 #include "bpf/report.h"
 #include "bpf/parse.h"
 #include "bpf/stage_service.h"
+#include "bpf/stage_guard.h"
 #include "bpf/stage_local.h"
 #include "bpf/stage_select.h"
 #include "bpf/stage_fragment.h"
 #include "bpf/stage_icmp.h"
 #include "bpf/stage_forward.h"
-
-/* One copy per address family: what is constant in a family costs nothing in its copy. */
-INLINE int lb_family(struct pkt *p, bool v6)
-{
-	if (stage_service(p, v6) && stage_local(p) && stage_select(p, v6))
-		stage_forward(p, v6);
-	return report(p);
-}
-
-#define NOT_HANDLED (-1)
+#include "bpf/stage_nat.h"
+#include "bpf/nat_later.h"
+#include "bpf/nat_icmp.h"
+#include "bpf/reset.h"
+#include "bpf/steer.h"
 
 INLINE int lb_icmp_family(struct pkt *p, bool v6)
 {
 	bool forward;
 
+	p->tap = capture_word();
 	if (!stage_icmp(p, v6, &forward))
 		return NOT_HANDLED;
 	if (forward)
-		stage_forward(p, v6);
+		stage_forward(p, v6, false);
 	return report(p);
 }
 
@@ -66,18 +63,51 @@ INLINE void lb_unclaimed(struct pkt *p, bool v6)
 	pkt_drop(p, HG_DROP_FRAGMENT);
 }
 
-INLINE int lb_odd_family(struct pkt *p, bool v6)
+/* Later fragments find the service by their first one, too: its limits are theirs. */
+INLINE u64 lb_odd_nat(struct pkt *p, bool v6)
 {
-	fragment_follow(p, v6);
-	if (!stage_service(p, v6))
-		lb_unclaimed(p, v6);
-	else if (stage_local(p) && fragment_select(p, v6))
-		stage_forward(p, v6);
-	return report(p);
+	u64 what = nat_what(p, v6, p->svc->id);
+
+	if (p->odd & ODD_LATER)
+		return what | NAT_LATER;
+	if (p->odd & ODD_FRAGMENT)
+		fragment_store(fragment_hash(p, v6), 0, p->dport);
+	return what;
 }
 
-/* The same life for packets with tags, options, extension headers, fragments, other protocols and faults. */
-GLOBAL int lb_general(struct xdp_md *ctx)
+INLINE int lb_end(struct pkt *p, bool v6)
+{
+	int action = report(p);
+
+	return wants_reset(p) ? reset_reply(p->ctx, reset_at(p, v6)) : action;
+}
+
+INLINE u64 lb_odd_family(struct pkt *p, bool v6)
+{
+	fragment_follow(p, v6);
+	if (!stage_service(p, v6)) {
+		if (nat_may_be_back(p, v6, false))
+			return nat_what(p, v6, 0) | NAT_TO_CLIENT;
+		if (nat_may_be_back(p, v6, true))
+			return nat_what(p, v6, 0) | NAT_TO_CLIENT | NAT_LATER;
+		lb_unclaimed(p, v6);
+	} else if (stage_guard_odd(p, v6) && stage_local(p)) {
+		if (p->svc->mode == HG_MODE_NAT)
+			return lb_odd_nat(p, v6);
+		if (fragment_select(p, v6))
+			stage_forward(p, v6, false);
+	}
+	if (p->verdict == VERDICT_SYN)
+		return syn_what(p, v6);
+	return lb_end(p, v6);
+}
+
+/*
+ * The same life for packets with tags, options, extension headers, fragments, other protocols and faults.
+ * An XDP action; or, with NAT_MARK or SYN_MARK, what nat_packet() or syn_packet() has to do, for which there is
+ * no stack left here.
+ */
+GLOBAL u64 lb_general(struct xdp_md *ctx)
 {
 	struct pkt p = { .ctx = ctx };
 	enum family family = parse_any(&p);
@@ -89,21 +119,71 @@ GLOBAL int lb_general(struct xdp_md *ctx)
 	return report(&p);
 }
 
-/* Not inlined: well-formed packets keep the registers, and their frame offsets are constants. */
-GLOBAL int lb_odd_packet(struct xdp_md *ctx)
+GLOBAL u32 is_icmp(struct xdp_md *ctx)
 {
 	struct parsed s = {};
-	int action = NOT_HANDLED;
 
 	parse_slow(ctx, &s);
-	if (s.proto == IPPROTO_ICMP || s.proto == IPPROTO_ICMPV6)
-		action = lb_icmp(ctx);
-	return action == NOT_HANDLED ? lb_general(ctx) : action;
+	return s.proto == IPPROTO_ICMP || s.proto == IPPROTO_ICMPV6;
+}
+
+/*
+ * Not inlined: well-formed packets keep the registers, and their frame offsets are constants. Nothing large lives
+ * here, under the longest chains of calls: Linux 6.1 counts 32 bytes even for an empty frame, and 512 in all.
+ */
+GLOBAL int lb_odd_packet(struct xdp_md *ctx)
+{
+	int action = NOT_HANDLED;
+	u64 ret;
+
+	if (is_icmp(ctx)) {
+		action = nat_icmp(ctx);
+		if (action == NOT_HANDLED)
+			action = lb_icmp(ctx);
+	}
+	if (action != NOT_HANDLED)
+		return action;
+	ret = lb_general(ctx);
+	if (!(ret & NAT_MARK))
+		return ret & SYN_MARK ? syn_packet(ctx, ret) : (int)ret;
+	if (ret & NAT_LATER)
+		return nat_later(ctx, ret);
+	if (ret & NAT_FRAGMENT)
+		nat_fragment_note(ctx);
+	return nat_packet(ctx, ret);
+}
+
+/* A packet for the L7 tier, whose CPU is another one perhaps. */
+INLINE int lb_local(struct pkt *p, bool v6)
+{
+	u32 hash = steer_hash(p, v6);
+	int action = p->verdict == VERDICT_SYN ? syn_packet(p->ctx, syn_what(p, v6)) : report(p);
+
+	return unlikely(hash) && action == XDP_PASS ? steer_to(hash) : action;
+}
+
+/* One copy per address family: what is constant in a family costs nothing in its copy. */
+INLINE int lb_family(struct pkt *p, bool v6)
+{
+	if (unlikely(!stage_service(p, v6))) {
+		if (unlikely(p->verdict == VERDICT_AGAIN))
+			return lb_odd_packet(p->ctx);
+		if (unlikely(nat_may_be_back(p, v6, false)))
+			return nat_packet(p->ctx, nat_what(p, v6, 0) | NAT_TO_CLIENT);
+	} else if (stage_guard(p, v6)) {
+		if (!stage_local(p)) /* no plain packet has a fault */
+			return lb_local(p, v6);
+		if (unlikely(p->svc->mode == HG_MODE_NAT))
+			return nat_packet(p->ctx, nat_what(p, v6, p->svc->id));
+		if (stage_select(p, v6))
+			stage_forward(p, v6, true);
+	}
+	return lb_end(p, v6);
 }
 
 INLINE int lb_packet(struct xdp_md *ctx)
 {
-	struct pkt p = { .ctx = ctx };
+	struct pkt p = { .ctx = ctx, .plain = true };
 	enum family family = parse_fast(&p);
 
 	if (likely(family == FAMILY_V4))
@@ -113,7 +193,7 @@ INLINE int lb_packet(struct xdp_md *ctx)
 	return lb_odd_packet(ctx);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int xdp_lb(struct xdp_md *ctx)
 {
 	return lb_packet(ctx);

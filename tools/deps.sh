@@ -8,10 +8,11 @@ packages=(
 	# build
 	gcc libc6-dev clang-19 llvm-19 lld-19 libclang-rt-19-dev clang-format-19 pkg-config bpftool
 	libbpf-dev libxdp-dev libelf-dev libssl-dev libnghttp2-dev libpcre2-dev libc-ares-dev libmnl-dev
-	libcap-ng-dev libseccomp-dev libncurses-dev zlib1g-dev
+	libcap-ng-dev libseccomp-dev libncurses-dev zlib1g-dev libxxhash-dev
 	# tests, benchmarks, demo
 	libcmocka-dev python3 python3-pytest iproute2 iputils-ping procps util-linux curl openssl nginx-light
-	haproxy hatop socat groff-base nghttp2-client wrk iperf3 tcpdump ethtool shellcheck jq
+	haproxy hatop socat groff-base nghttp2-client wrk iperf3 tcpdump dnsmasq-base bind9-dnsutils ethtool shellcheck jq
+	python3-grpcio python3-h2 python3-pip python3-certifi python3-cryptography python3-openssl
 )
 have=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null |
 	awk '$2 == "installed" { print $1 }' || true)

@@ -266,18 +266,10 @@ static const char *level_name(enum conf_level level)
 	return "";
 }
 
-static void print_runtime_api(void)
+static void print_commands(const struct cmd_row *const *tables)
 {
-	printf("# Runtime API\n\n");
-	notice("the command table");
-	printf("Commands of the socket that `stats socket` opens, in HAProxy's words and formats. "
-	       "One command per line,\n"
-	       "or several with `;` between them; an empty line ends every answer. `level` is the "
-	       "least that the\n"
-	       "`stats socket` line must give.\n\n"
-	       "| command | arguments | level | meaning |\n|---|---|---|---|\n");
-	for (unsigned t = 0; cmd_tables[t]; t++) {
-		for (const struct cmd_row *r = cmd_tables[t]; r->words; r++) {
+	for (; *tables; tables++) {
+		for (const struct cmd_row *r = *tables; r->words; r++) {
 			if (!r->help)
 				continue;
 			printf("| ");
@@ -289,6 +281,29 @@ static void print_runtime_api(void)
 			printf(" |\n");
 		}
 	}
+}
+
+static void print_runtime_api(void)
+{
+	printf("# Runtime API\n\n");
+	notice("the command table");
+	printf("Commands of the socket that `stats socket` opens, in HAProxy's words and formats. "
+	       "One command per line,\n"
+	       "or several with `;` between them; an empty line ends every answer. `level` is the "
+	       "least that the\n"
+	       "`stats socket` line must give.\n\n"
+	       "| command | arguments | level | meaning |\n|---|---|---|---|\n");
+	print_commands(cmd_tables);
+	printf("\n## The master's\n\n"
+	       "Commands of the socket that `-S` opens, beside those above that concern the "
+	       "connection itself. "
+	       "`@1 <command>`\n"
+	       "or `@!<pid> <command>` goes to the worker process; `@1` alone sends all that "
+	       "follow "
+	       "there, `@master` ends that.\n\n"
+	       "| command | arguments | level | meaning |\n|---|---|---|---|\n");
+	/* The first table is the connection's, and above. */
+	print_commands(cmd_master_tables + 1);
 }
 
 int main(int argc, char **argv)

@@ -11,23 +11,44 @@
 #include "ctl/ctl.h"
 #include "tools_priv.h"
 
+static int complete(struct tool *t, int argc, char **argv);
+
 static const struct command {
 	const char *name;
 	int (*run)(struct tool *t, int argc, char **argv);
 	const char *args, *help;
 } commands[] = {
 	{ "attach", tool_attach,
-	  "IFACE [--role edge|backend] [--address IP]… [--mode auto|native|generic] [--exclusive]",
+	  "IFACE [--role edge|backend] [--address IP]… [--address-file FILE] [--accept ipip|gue] "
+	  "[--no-second-chance] [--mode auto|native|generic] [--exclusive]",
 	  "load the XDP programs, pin them, attach them to an interface" },
 	{ "detach", tool_detach, "[IFACE | --all]",
 	  "take them off again; the last one removes all pins" },
 	{ "status", tool_status, "[--json]",
 	  "what is attached, services, backends, verdicts and drops" },
 	{ "maps", tool_maps, "[--json]", "the pinned maps and what each is for" },
-	{ "check", tool_check, "[-V] FILE|DIR…",
+	{ "deny", tool_deny,
+	  "list [--json] | add PREFIX [for TIME] [reset] | del PREFIX | save FILE|-",
+	  "prefixes whose packets services do not get" },
+	{ "capture", tool_capture,
+	  "-w FILE|- [--service S] [--backend B] [--rate 1/N] [--drops [REASON]] [-c N] [-s LEN] "
+	  "[--duration T] [--point in|out|both] [--format pcap|pcapng]",
+	  "sampled packets into a file, traffic goes on" },
+	{ "tune", tool_tune,
+	  "[IFACE…] [--json | --apply] [--nic-cpus LIST] [--state FILE] | --undo",
+	  "queues, interrupts, CPUs and workers of this host, and what should be otherwise" },
+	{ "check", tool_check, "[-V] [--explain[=json]] FILE|DIR…",
 	  "check a configuration: exit 0 valid, 1 errors, 2 no listener" },
 	{ "reload", tool_reload, "", "read the configuration again, break nothing" },
-	{ "show", tool_api, "info | stat | sess | servers state | l4 | … [--json]", "runtime API" },
+	{ "top", tool_top, "[-d SECONDS] [-b [-n TIMES]] [services|servers|queues|workers|drops]",
+	  "a live view; keys sort, drain, inspect" },
+	{ "show", tool_show, "events [--json] [--follow]", "the last drops of the kernel tier" },
+	{ "show", tool_show, "agent [--json]", "what the agent of this server has taken off" },
+	{ "show", tool_show, "source [ADDRESS] [--json]",
+	  "connections by source, as the kernel counts them" },
+	{ "show", tool_show, "maps [--json]", "the pinned maps and what each is for" },
+	{ "show", tool_show, "info | stat | sess | servers state | l4 | nat | … [--json]",
+	  "runtime API" },
 	{ "set", tool_api, "server B/S state ready|drain|maint | weight … | maxconn …",
 	  "runtime API" },
 	{ "get", tool_api, "weight B/S", "runtime API" },
@@ -37,7 +58,20 @@ static const struct command {
 	{ "shutdown", tool_api, "session ID | sessions server B/S", "runtime API" },
 	{ "drain", tool_drain, "B/S", "no new sessions for a server, open ones go on" },
 	{ "undrain", tool_drain, "B/S", "the server takes new sessions again" },
+	{ "completion", complete, "bash", "a script that completes these commands in a shell" },
 };
+
+/* The names of the table, for tool_completion(). */
+static const char *name_at(unsigned i)
+{
+	return i < ARRAY_SIZE(commands) ? commands[i].name : NULL;
+}
+
+static int complete(struct tool *t, int argc, char **argv)
+{
+	(void)t;
+	return tool_completion(argc, argv, name_at);
+}
 
 static void usage(FILE *out)
 {

@@ -171,6 +171,11 @@ int tool_check(struct tool *t, int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "-V") == 0)
 			continue;
+		if (strcmp(argv[i], "--explain") == 0 || strcmp(argv[i], "--explain=json") == 0) {
+			o.explain = argv[i][9] ? CTL_EXPLAIN_JSON : CTL_EXPLAIN_TEXT;
+			o.is_verbose = false;
+			continue;
+		}
 		if (o.n_files == ARRAY_SIZE(files)) {
 			fprintf(stderr, "headgate: too many files\n");
 			return 1;

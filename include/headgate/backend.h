@@ -16,19 +16,24 @@ enum hg_backend_flags {
 	HG_BE_ALIVE = 1 << 2, /* by the health checks; remembered flows stay with the living only */
 };
 
-/* Next hop in one aligned word, so that a reader sees old or new, never half. */
+/* Next hop and its VLAN in one aligned word, so that a reader sees old or new, never half. */
 union hg_neigh {
 	struct {
 		__u8 mac[6];
-		__u16 state; /* enum hg_neigh_state */
+		__u16 state; /* HG_NEIGH_OK and what goes with it, the VLAN id above HG_NEIGH_VLAN_SHIFT */
 	};
 	__u64 word;
 };
 
 enum hg_neigh_state {
 	HG_NEIGH_NONE = 0, /* not resolved: drop, named */
-	HG_NEIGH_OK = 1,
+	HG_NEIGH_OK = 1 << 0, /* alone: frames leave without a tag, whatever they came with */
+	HG_NEIGH_KEEP_TAGS = 1 << 1, /* frames keep the tags they came with, up to two */
+	HG_NEIGH_TAG_AD = 1 << 2, /* the tag is one of 802.1ad (0x88a8), else of 802.1Q */
 };
+/* VLAN id, 1 to 4094, of the one tag that frames leave with; 0: none, or HG_NEIGH_KEEP_TAGS. */
+#define HG_NEIGH_VLAN_SHIFT   4
+#define HG_NEIGH_TAGGED(vlan) ((__u16)(HG_NEIGH_OK | (vlan) << HG_NEIGH_VLAN_SHIFT))
 
 #define HG_BE_USABLE (HG_BE_VALID | HG_BE_ALIVE)
 
@@ -51,7 +56,8 @@ struct hg_backend {
 	 * An outer IPv6 header carries entropy in its flow label anyway (RFC 6438).
 	 */
 	__be32 entropy_mask;
-	__u32 id; /* its own index */
+	__u16 id; /* its own index */
+	__be16 port; /* NAT: where the server listens, read when a connection begins; 0: the service's port */
 } __attribute__((aligned(8)));
 HG_ASSERT_LAYOUT(struct hg_backend, 64);
 

@@ -16,27 +16,36 @@
 	X(local, "packets handed to this host's TCP for the L7 tier") \
 	X(dropped, "packets dropped, all reasons")                    \
 	X(syns, "TCP SYNs")                                           \
-	X(answered, "packets answered by the balancer itself")
+	X(answered, "packets answered by the balancer itself")        \
+	X(returned, "packets of servers sent back to clients (NAT)")        \
+	X(denied, "of the dropped, from denied prefixes, or from none that may use the service")             \
+	X(limited, "of the dropped, over a limit of the source or the service")             \
+	X(cookies_sent, "of the answered, SYNs that got a cookie")    \
+	X(cookies_valid, "connections that came with a cookie of ours")     \
+	X(cookies_invalid, "of the dropped, answers to no cookie of ours")
 
 struct hg_service_counters {
 #define X(name, help) __u64 name;
 	HG_SERVICE_COUNTERS(X)
 #undef X
-	__u64 pad[1];
+	__u64 pad[3];
 } __attribute__((aligned(HG_CACHE_LINE)));
-HG_ASSERT_LAYOUT(struct hg_service_counters, 64);
+HG_ASSERT_LAYOUT(struct hg_service_counters, 128);
 
 /* --- kernel tier: per CPU and backend (map `xdp_backends`), index = id * n_cpus + cpu ----------- */
 #define HG_BACKEND_COUNTERS(X)                                                  \
 	X(packets, "packets sent to the backend")                               \
 	X(bytes, "bytes of those, before encapsulation, from the IP header on") \
-	X(syns, "TCP SYNs sent to the backend")
+	X(syns, "TCP SYNs sent to the backend")                                 \
+	X(begun, "connections begun (NAT)")                                     \
+	X(rsp_packets, "packets from the backend to clients (NAT)")             \
+	X(rsp_bytes, "bytes of those, from the IP header on")
 
 struct hg_backend_counters {
 #define X(name, help) __u64 name;
 	HG_BACKEND_COUNTERS(X)
 #undef X
-	__u64 pad[5];
+	__u64 pad[2];
 } __attribute__((aligned(HG_CACHE_LINE)));
 HG_ASSERT_LAYOUT(struct hg_backend_counters, 64);
 
@@ -49,7 +58,7 @@ HG_ASSERT_LAYOUT(struct hg_backend_counters, 64);
 	X(REDIRECT, "sent out of another interface")                 \
 	X(DROP, "dropped, see the reasons")                          \
 	X(DECAP, "decapsulated and handed to the kernel (agent)")    \
-	X(REPLY, "answered: echo reply or packet-too-big sent back")
+	X(REPLY, "answered: echo reply, packet-too-big or SYN cookie sent back")
 
 enum hg_verdict {
 #define X(name, help) HG_VERDICT_##name,
@@ -69,7 +78,19 @@ enum hg_verdict {
 	X(TOO_BIG, "packet would exceed the MTU towards the backend")     \
 	X(FRAGMENT, "later fragment whose first one was not seen")        \
 	X(TTL, "time to live would reach zero")                           \
-	X(INTERNAL, "map lookup failed that cannot fail")
+	X(INTERNAL, "map lookup failed that cannot fail")                 \
+	X(NO_REDIRECT, "interface towards the backend takes no redirected frames") \
+	X(NAT_UNKNOWN, "NAT: not the beginning of a connection, nor of a known one") \
+	X(NAT_FULL, "NAT: no port free, or no room for the connection")              \
+	X(MAXCONN, "server or section has as many connections as it may (maxconn, max-conn)") \
+	X(DENIED, "source in a denied prefix")                            \
+	X(SOURCE_PACKETS, "source sends more packets than 'xdp guard packet-rate' allows") \
+	X(SOURCE_SYNS, "source sends more SYNs than 'xdp guard syn-rate' allows")          \
+	X(SOURCE_CONNS, "source has as many connections as 'xdp guard max-conn' allows")   \
+	X(SERVICE_SYNS, "service gets more SYNs than its 'xdp guard syn-rate' allows")     \
+	X(NOT_ALLOWED, "source is in none of the prefixes that may use the service")       \
+	X(DENIED_RESET, "source in a denied prefix that is told so: TCP gets an RST") \
+	X(SYN_COOKIE, "of no connection, and no answer to a SYN cookie, while SYNs are answered by cookies")
 
 enum hg_drop {
 #define X(name, help) HG_DROP_##name,
@@ -96,7 +117,12 @@ enum hg_drop {
 	X(QUIC_BY_ID, "QUIC packets sent by their connection id")                                  \
 	X(QUIC_UNKNOWN_ID, "QUIC packets whose server id is unknown or down, sent by flow")        \
 	X(SECOND_CHANCE, "packets of unknown connections sent to the alternative backend (agent)") \
-	X(SECOND_KNOWN, "packets that name an alternative, of connections known here (agent)")
+	X(SECOND_KNOWN, "packets that name an alternative, of connections known here (agent)")     \
+	X(NAT_NEW, "NAT connections begun")                                                        \
+	X(NAT_EARLY, "NAT rows of closed or half-open connections taken before their time")        \
+	X(LIVE_FULL, "connections not counted for their source: no room")                          \
+	X(RESET_SENT, "RSTs sent to denied sources")                                                 \
+	X(COOKIE_LOST, "valid SYN cookies whose connection the kernel did not take")
 
 enum hg_event {
 #define X(name, help) HG_EVENT_##name,

@@ -7,16 +7,23 @@
 #define HEADGATE_LIMITS_H
 
 #include <headgate/base.h>
+#include <headgate/guard.h>
 
 #define HG_MAX_BACKENDS 32768 /* ids 1..32767: 15 bits in a slot word; 64 B each = 2 MiB */
 #define HG_MAX_SERVICES 16384 /* ids 0..16383 */
-/* Service table: open addressing, two generations; 2 x 32768 x 64 B = 4 MiB at most. */
-#define HG_SERVICE_BUCKETS_MAX 32768
-#define HG_SERVICE_PROBES \
-	8 /* longest probe sequence; the writer grows the table rather than exceed it */
+/*
+ * Service table: open addressing, two generations; 2 x 65536 x 64 B = 8 MiB at most. It is at most a quarter full,
+ * where the longest run of full buckets is about 20 long; the writer refuses what would need more probes.
+ */
+#define HG_SERVICE_BUCKETS_MAX 65536
+#define HG_SERVICE_PROBES      32
 /* Maglev slots are kept in blocks of one cache line. */
 #define HG_SLOTS_PER_BLOCK 16
+#define HG_SLOTS_SPARE	   524288 /* 2 MiB, and an eighth of what the configuration needs: for reloads */
 #define HG_MAX_CPUS	   256
+
+/* Interfaces that packets leave by: entries of the device map. */
+#define HG_MAX_PORTS 64
 
 /*
  * Flows of slots that changed owner: 64 bytes per line of five, so 12.8 bytes per flow; a line shares its
@@ -34,7 +41,9 @@
  * Load-time constants, `.rodata` of xdp_lb, symbol `ro` (skel->rodata->ro). The maps must be sized
  * to match: `services` 2 x (service_mask + 1), `xdp_services` max_services x n_cpus, `backends`
  * max_backends, `xdp_backends` max_backends x n_cpus, `xdp_verdicts` and `xdp_cpus` n_cpus, `flows`
- * flow_mask + 1, `fragments` fragment_mask + 1. A lookup beyond a map's end is a named drop, an uncounted
+ * flow_mask + 1, `fragments` fragment_mask + 1, `nat_conns` and `nat_addrs` nat_mask + 1, `nat_lines` nat_line_mask + 1,
+ * `nat_fragments` fragment_mask + 1,
+ * `nat_services`, `live_services` and `syn_services` max_services, `live_backends` max_backends. A lookup beyond a map's end is a named drop, an uncounted
  * packet or a flow that is not remembered, never an access.
  */
 struct hg_rodata {
@@ -44,7 +53,7 @@ struct hg_rodata {
 	__u32 max_services; /* ids of the counter arrays */
 	__u32 max_backends;
 	__u32 role; /* enum hg_role */
-	__u32 has_steer; /* spread L7 packets over CPUs (cpumap) */
+	__u32 reserved; /* 0 */
 	__u32 flow_mask; /* lines of `flows`, a power of two from 2, minus 1 */
 	__u32 fragment_mask; /* lines of `fragments`, likewise */
 	/*
@@ -56,7 +65,8 @@ struct hg_rodata {
 	__u32 flow_idle_ticks; /* confirmed flows idle for longer make room for new ones */
 	__u32 learn_per_jiffy; /* flows learnt from packets that are no SYN, per CPU; 0: none */
 	__u32 icmp_per_jiffy; /* packet-too-big messages sent, per CPU; 0: none */
-	__u32 pad[2];
+	__u32 nat_mask; /* rows of `nat_conns`, a power of two, minus 1 */
+	__u32 nat_line_mask; /* lines of `nat_lines`, likewise, at least 2 */
 };
 HG_ASSERT_LAYOUT(struct hg_rodata, 64);
 
@@ -149,9 +159,17 @@ struct hg_control {
 	 * program looks only once. Set it before flipping service_generation.
 	 */
 	__u32 generation_flags[2]; /* enum hg_control_flags */
-	__u32 pad[13];
-} __attribute__((aligned(8)));
-HG_ASSERT_LAYOUT(struct hg_control, 64);
+	__u32 capture; /* 1: a capture is on, see events.h; writer: the capturing tool */
+	/* See guard.h. Prefixes in `deny4` and `deny6`, by atomic additions of all writers; never too low. */
+	__u32 deny_entries[2];
+	__u64 source_seed; /* of the hash of sources, random for each load */
+	struct hg_limit limits[HG_LIMIT_COUNT];
+	__u32 source_conns; /* a source's connections at most, see live.h; 0: no limit */
+	__u32 watch; /* 1: a rule asks what was seen of sources, see live.h */
+	__u64 netns_cookie; /* of the network the services are in: sockets of others are not theirs */
+	__u64 pad[6];
+} __attribute__((aligned(HG_CACHE_LINE)));
+HG_ASSERT_LAYOUT(struct hg_control, 128);
 
 /* Tokens of one CPU; one writer, the program on it. */
 struct hg_bucket {
@@ -161,9 +179,12 @@ struct hg_bucket {
 
 /* Row of map `xdp_cpus`, by CPU: what bounds the rates of rare work. */
 struct hg_cpu {
-	struct hg_bucket learn, icmp;
-	__u64 pad[4];
+	struct hg_bucket learn, icmp, events;
+	__u64 events_written, events_skipped; /* drops in `drop_events`, and those beyond the rate */
+	__u64 nat_cursor; /* of the NAT ports this CPU tries first */
+	__u64 nat_fragment; /* hash of the first fragment at hand */
+	__u64 pad[6];
 } __attribute__((aligned(HG_CACHE_LINE)));
-HG_ASSERT_LAYOUT(struct hg_cpu, 64);
+HG_ASSERT_LAYOUT(struct hg_cpu, 128);
 
 #endif

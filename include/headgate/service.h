@@ -60,6 +60,7 @@ enum hg_service_flags {
 	 * and not left to the kernel.
 	 */
 	HG_SVC_NOT_LOCAL = 1 << 5,
+	HG_SVC_GUARDED = 1 << 7, /* has limits or an allow list of its own, see guard.h */
 };
 
 struct hg_service {

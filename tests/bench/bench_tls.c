@@ -239,6 +239,7 @@ int main(int argc, char **argv)
 	struct conf_global g = { 0 };
 	struct cert_store *store;
 	struct tls_server *tls;
+	struct tls_server *_Atomic live;
 	struct listen_socket *ls;
 	struct listener l = { .nw = &w.nw, .bind = &b, .on_accept = on_accept };
 	struct err err = { "" };
@@ -266,7 +267,8 @@ int main(int argc, char **argv)
 	printf("%u certificates loaded in %.1f ms\n", names + 1,
 	       (clock_s(CLOCK_MONOTONIC) - t0) * 1e3);
 	check(listen_open(&b, 1, NULL, &ls, &err), &err);
-	l.tls = tls;
+	atomic_init(&live, tls);
+	l.tls = &live;
 	check(listener_start(&l, ls->fds[0]), &err);
 	wall = clock_s(CLOCK_MONOTONIC);
 	cpu = clock_s(CLOCK_THREAD_CPUTIME_ID);

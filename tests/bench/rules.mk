@@ -4,15 +4,16 @@
 $(BUILD)/bench/xdp_bench.bpf.o: tests/bench/xdp_bench.bpf.c
 	$(call say,CLANG,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CLANG) $(BPF_CFLAGS) -MMD -MP -MT $@ -MF $@.d -c $< -o $@.tmp && $(LLVM_STRIP) -g $@.tmp && mv $@.tmp $@
+	$(Q)$(CLANG) $(BPF_CFLAGS) -Itests -MMD -MP -MT $@ -MF $@.d -c $< -o $@.tmp && $(LLVM_STRIP) -g $@.tmp && mv $@.tmp $@
 
 $(BUILD)/gen/xdp_bench.skel.h: $(BUILD)/bench/xdp_bench.bpf.o
 	$(call say,SKEL,$@)
 	$(Q)mkdir -p $(@D) && $(BPFTOOL) gen skeleton $< name xdp_bench_bpf > $@
 
-$(BUILD)/bench/bench_xdp: tests/bench/bench_xdp.c $(BUILD)/gen/xdp_bench.skel.h
+$(BUILD)/bench/bench_xdp $(BUILD)/bench/bench_veth: $(BUILD)/bench/%: tests/bench/%.c tests/bench/bench_lb.c \
+		$(BUILD)/gen/xdp_bench.skel.h
 	$(call say,CC,$@)
-	$(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< -lbpf -lm
+	$(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) -Itests $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< tests/bench/bench_lb.c -lbpf -lm
 
 .PHONY: bench-xdp
 bench-xdp: $(BUILD)/bench/bench_xdp ## X of the balancer against a bare XDP program (root)
@@ -44,4 +45,46 @@ $(BUILD)/bench/relay: tests/bench/relay.c
 	$(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $<
 
 .PHONY: bench-bins
-bench-bins: $(BUILD)/bench/relay $(BUILD)/bench/load $(BUILD)/bench/bench_xdp
+bench-bins: $(BUILD)/bench/relay $(BUILD)/bench/load $(BUILD)/bench/bench_xdp $(BUILD)/bench/bench_veth $(BUILD)/bench/bench_maglev
+
+LOOKUP_LIBS := lb net conf expr http ev base
+$(BUILD)/bench/bench_lookup: tests/bench/bench_lookup.c $(LOOKUP_LIBS:%=$(BUILD)/lib/%.a)
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< \
+		-Wl,--start-group $(LOOKUP_LIBS:%=$(BUILD)/lib/%.a) -Wl,--end-group \
+		$(LIBS_net) $(LIBS_expr) $(LIBS_http) -lm
+
+.PHONY: bench-lookup
+bench-lookup: $(BUILD)/bench/bench_lookup ## ns per update of a stick table and per lookup in a map, by size
+	$(Q)$(BUILD)/bench/bench_lookup
+
+# The control thread's walk over remembered flows.
+$(BUILD)/bench/bench_walk: tests/bench/bench_walk.c $(BUILD)/lib/dp.a $(BUILD)/lib/lb.a $(BUILD)/lib/base.a
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< \
+		-Wl,--start-group $(foreach m,dp lb net conf expr http ev base,$(BUILD)/lib/$(m).a) -Wl,--end-group \
+		$(LIBS_dp) $(LIBS_net) $(LIBS_expr) $(LIBS_http)
+
+.PHONY: bench-walk
+bench-walk: $(BUILD)/bench/bench_walk ## the walk over 4 million remembered flows
+	$(Q)$(BUILD)/bench/bench_walk
+
+$(BUILD)/bench/bench_maglev: tests/bench/bench_maglev.c $(BUILD)/lib/lb.a $(BUILD)/lib/base.a
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $^
+
+.PHONY: bench-l4
+bench-l4: build ## the kernel tier: X of every path, packets over veth, Maglev tables, 10,000 services (root)
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD) bench-bins
+	$(Q)HG_BUILD=$(abspath $(BUILD)) /usr/bin/python3 tests/bench/l4.py
+
+# TLS against others.
+
+$(BUILD)/bench/tls_load $(BUILD)/bench/make_certs: $(BUILD)/bench/%: tests/bench/%.c
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< -lssl -lcrypto
+
+.PHONY: bench-tls
+bench-tls: build ## TLS and HTTP/2 against haproxy and nginx by processor time; TLS_CASES="full h2"
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD) HG_NO_DEPS=1 $(BUILD)/bench/tls_load $(BUILD)/bench/make_certs
+	$(Q)HG_BUILD=$(abspath $(BUILD)) /usr/bin/python3 tests/bench/tls.py $(TLS_CASES)

@@ -7,6 +7,8 @@
  */
 #include "bpf/xdp_lb.bpf.c"
 
+#include "bench/bench_nat.h"
+
 #define V4_OUTER  ((int)sizeof(struct iphdr))
 #define V6_OUTER  ((int)sizeof(struct ipv6hdr))
 #define GUE_OUTER ((int)(sizeof(struct iphdr) + sizeof(struct udphdr) + HG_GUE_LEN))
@@ -25,6 +27,13 @@ int bench_bare(struct xdp_md *ctx)
 	__builtin_memcpy(eth->h_dest, eth->h_source, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, mac, ETH_ALEN);
 	return XDP_TX;
+}
+
+/* The yardstick of what is dropped. */
+SEC("xdp")
+int bench_drop(struct xdp_md *ctx)
+{
+	return XDP_DROP;
 }
 
 INLINE int restore(struct xdp_md *ctx, int action, bool v6)
@@ -46,17 +55,44 @@ INLINE int restore(struct xdp_md *ctx, int action, bool v6)
 	return action;
 }
 
-/* One of 65,536 sources, in an order that visits slots and counters at random. */
-INLINE void rewrite_source(struct xdp_md *ctx)
+/* Sources minus 1, a power of two minus 1: how many flows there are. Written by the benchmark. */
+__u32 bench_flow_mask = 0xffff;
+
+INLINE void write_source(struct xdp_md *ctx, u32 addr, u16 port)
 {
-	static u32 n;
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	u32 i = (n++ * 40503u) & 0xffff;
 
 	if (data + ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr) > end)
 		return;
-	*(u32a *)(data + ETH_HLEN + 12) = 0x0a000000u | i;
-	*(u16a *)(data + ETH_HLEN + sizeof(struct iphdr)) = (u16)(i * 7);
+	*(u32a *)(data + ETH_HLEN + 12) = addr;
+	*(u16a *)(data + ETH_HLEN + sizeof(struct iphdr)) = port;
+}
+
+/* All sources in turn, in an order that visits slots, counters and flows at random. */
+INLINE void rewrite_source(struct xdp_md *ctx)
+{
+	static u32 n;
+	u32 i = (n++ * 2654435761u) & bench_flow_mask;
+
+	write_source(ctx, 0x0a000000u | i, (u16)(i * 7));
+}
+
+/* A source that was never seen, each time: 48 bits before it begins again. */
+INLINE void rewrite_new(struct xdp_md *ctx)
+{
+	static u64 n;
+	u64 i = n++ * 0x9e3779b97f4a7c15ull;
+
+	write_source(ctx, i >> 32, i >> 16);
+}
+
+/* A source in one of the denied prefixes, of which there are `bench_flow_mask` and one. */
+INLINE void rewrite_denied(struct xdp_md *ctx)
+{
+	static u32 n;
+	u32 i = (n++ * 2654435761u) & bench_flow_mask;
+
+	write_source(ctx, __builtin_bswap32(BENCH_DENIED(i) | 1), (u16)(i * 7));
 }
 
 INLINE int pair(struct xdp_md *ctx, int outer)
@@ -103,6 +139,13 @@ int bench_rewrite(struct xdp_md *ctx)
 }
 
 SEC("xdp")
+int bench_rewrite_new(struct xdp_md *ctx)
+{
+	rewrite_new(ctx);
+	return XDP_TX;
+}
+
+SEC("xdp")
 int bench_lb_v4(struct xdp_md *ctx)
 {
 	return undo(ctx, V4_OUTER, false);
@@ -112,6 +155,27 @@ SEC("xdp")
 int bench_lb_v4_flows(struct xdp_md *ctx)
 {
 	rewrite_source(ctx);
+	return undo(ctx, V4_OUTER, false);
+}
+
+SEC("xdp")
+int bench_lb_v4_denied(struct xdp_md *ctx)
+{
+	rewrite_denied(ctx);
+	return lb_packet(ctx);
+}
+
+SEC("xdp")
+int bench_rewrite_denied(struct xdp_md *ctx)
+{
+	rewrite_denied(ctx);
+	return XDP_DROP;
+}
+
+SEC("xdp")
+int bench_lb_v4_new(struct xdp_md *ctx)
+{
+	rewrite_new(ctx);
 	return undo(ctx, V4_OUTER, false);
 }
 
@@ -133,4 +197,90 @@ SEC("xdp")
 int bench_lb_v6(struct xdp_md *ctx)
 {
 	return undo(ctx, V6_OUTER, true);
+}
+
+/*
+ * NAT rewrites nearly everything, so its packets are written anew each time, in front of the balancer. Flows come one
+ * after the other: where they lie in the tables is random anyway.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BENCH_NAT_FLOWS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct bench_nat_flow);
+} bench_nat_flows SEC(".maps");
+
+__u64 bench_nat_other; /* packets that were not sent on */
+
+INLINE void write_nat(struct xdp_md *ctx, bool back)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	u32a *w = data + ETH_HLEN;
+	struct bench_nat_flow *f;
+	static u32 n;
+	u32 i = n++ & bench_flow_mask;
+
+	f = bpf_map_lookup_elem(&bench_nat_flows, &i);
+	if (!f || data + ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr) > end)
+		return;
+	*(u64a *)data = back ? 0x04000000000002edull : 0x02000000000002edull;
+	*(u32a *)(data + 8) = 0x01;
+	w[2] = hg_be32(64 << 24 | IPPROTO_TCP << 16);
+	w[3] = back ? f->backend : f->client;
+	w[4] = back ? f->edge : f->vip;
+	w[5] = back ? f->backend_port | (u32)f->edge_port << 16
+		    : f->client_port | (u32)f->vip_port << 16;
+}
+
+INLINE int nat_flow(struct xdp_md *ctx, bool back)
+{
+	int action;
+
+	write_nat(ctx, back);
+	action = lb_packet(ctx);
+	if (action != XDP_TX)
+		bench_nat_other++;
+	return action;
+}
+
+SEC("xdp")
+int bench_write_nat(struct xdp_md *ctx)
+{
+	write_nat(ctx, false);
+	return XDP_TX;
+}
+
+SEC("xdp")
+int bench_lb_nat_out(struct xdp_md *ctx)
+{
+	return nat_flow(ctx, false);
+}
+
+SEC("xdp")
+int bench_lb_nat_back(struct xdp_md *ctx)
+{
+	return nat_flow(ctx, true);
+}
+
+/*
+ * The benchmark over a veth pair: a source of frames, and the near end that counts what comes back. The kernel
+ * makes frames of the pages of earlier ones, so what the target has changed is written anew.
+ */
+__u32 bench_gen_ifindex = 1;
+__u64 bench_sunk;
+
+SEC("xdp")
+int bench_gen(struct xdp_md *ctx)
+{
+	rewrite_source(ctx);
+	restore(ctx, XDP_TX, false);
+	return bpf_redirect(bench_gen_ifindex, 0);
+}
+
+SEC("xdp")
+int bench_sink(struct xdp_md *ctx)
+{
+	bench_sunk++;
+	return XDP_DROP;
 }

@@ -62,7 +62,7 @@ class Daemon:
                 raise RuntimeError(f"headgated ended with {self.proc.returncode}:\n{self.output()}")
             return self.sock.exists() and "Name:" in self.cli("show info", check=False)
 
-        wait_for("headgated to answer", ready, timeout=15 * SLOW)
+        wait_for("headgated to answer", ready, timeout=60 * SLOW)
 
     def output(self):
         return self.log.read_text(errors="replace") if self.log.exists() else ""
@@ -165,7 +165,7 @@ class HostSocket:
     _lock = threading.Lock()
 
     @staticmethod
-    def make(host, family=socket.AF_INET, kind=socket.SOCK_STREAM):
+    def make(host, family=socket.AF_INET, kind=socket.SOCK_STREAM, proto=0):
         libc_setns = getattr(os, "setns", None)
         result = {}
 
@@ -181,7 +181,7 @@ class HostSocket:
                             raise OSError(ctypes.get_errno(), "setns")
                 finally:
                     os.close(fd)
-                result["sock"] = socket.socket(family, kind)
+                result["sock"] = socket.socket(family, kind, proto)
             except OSError as e:
                 result["error"] = e
 
@@ -214,11 +214,28 @@ def recv_all(s):
 
 def raw(host, addr, port, data, timeout=5.0, shut=False):
     """Sends bytes, returns all that comes back until the end of the connection."""
-    with connect(host, addr, port, timeout) as s:
-        s.sendall(data)
-        if shut:
-            s.shutdown(socket.SHUT_WR)
-        return recv_all(s)
+    try:
+        with connect(host, addr, port, timeout) as s:
+            s.sendall(data)
+            if shut:
+                s.shutdown(socket.SHUT_WR)
+            return recv_all(s)
+    except ConnectionResetError:  # before we had sent everything, or were told that we are connected
+        return b"<RESET>"
+
+
+def http_status(host, addr, timeout=5.0):
+    """Of a GET to port 80 on a connection of its own; 0: nothing came."""
+    try:
+        return int(raw(host, addr, 80, b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n",
+                       timeout=timeout).split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
+def wait_addresses(*hosts):
+    """Until the kernel has made sure that nobody else has the hosts' IPv6 addresses."""
+    wait_for("IPv6 addresses", lambda: not any("tentative" in h.run("ip -6 addr").stdout for h in hosts))
 
 
 def read_response(s, head_only=False):

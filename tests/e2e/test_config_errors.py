@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 
 import pytest
 from conftest import HEADGATED, SLOW, HostSocket, make_cert, wait_for
@@ -125,6 +126,63 @@ def test_bad_certificates(one):
         assert name in done.stderr and len(done.stderr.strip().splitlines()) >= 1, done.stderr
     done = start(one, OK.replace("bind 127.0.0.1:8000", "bind 127.0.0.1:8000 ssl"))
     assert done.returncode == 1 and "crt" in done.stderr
+
+
+def test_tls_mistakes(one):
+    """Each with the line of the configuration and the file that it is about; all of them in one run of -c."""
+    d = one.lab.dir
+
+    def openssl(*args):
+        return subprocess.run(["openssl", *map(str, args)], cwd=d, check=True, capture_output=True, text=True).stdout
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    make_cert(d / "good.pem", ["a"])
+    good = (d / "good.pem").read_text()
+    crt = good[:good.index("-----BEGIN PRIVATE")]
+    make_cert(d / "other.pem", ["b"])
+    other = (d / "other.pem").read_text()
+    (d / "wrongkey.pem").write_text(crt + other[other.index("-----BEGIN PRIVATE"):])
+    (d / "nokey.pem").write_text(crt)
+    (d / "cut.pem").write_text(good[:300])
+    (d / "encrypted.pem").write_text(crt + openssl("ec", "-in", "good.pem", "-aes256", "-passout", "pass:x"))
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-subj", "/CN=Some Root", "-out", "ca.pem")
+    openssl("req", "-new", *key, "-keyout", "leaf.key", "-subj", "/CN=leaf", "-out", "leaf.csr")
+    for name, days in (("leaf", 30), ("expired", -1)):
+        out = openssl("x509", "-req", "-in", "leaf.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", days)
+        (d / f"{name}.pem").write_text(out + (d / "leaf.key").read_text() + ((d / "ca.pem").read_text() if days < 0 else ""))
+    (d / "list").write_text("good.pem\ngood.pem [ciphers NO-SUCH] a.test\n")
+    (d / "empty").mkdir()
+    cases = [  # what stands on the line, what has to be said about it
+        ("crt wrongkey.pem", "'wrongkey.pem': the private key does not match the certificate"),
+        ("crt nokey.pem", "no private key in 'nokey.pem'"),
+        ("crt encrypted.pem", "encrypted.pem: the private key that ends in line"),
+        ("crt cut.pem", "cut.pem: bad PEM before line"),
+        ("crt nothere.pem", "nothere.pem"),
+        ("crt empty", "no certificate in directory 'empty'"),
+        ("crt expired.pem", "certificate 'expired.pem' has expired"),
+        ("crt leaf.pem", "certificate 'leaf.pem' comes without that of its issuer '/CN=Some Root'"),
+        ("crt good.pem ciphers NO-SUCH", "ciphers 'NO-SUCH': no cipher match"),
+        ("crt good.pem ciphersuites TLS_NO", "ciphersuites 'TLS_NO': no cipher match"),
+        ("crt good.pem curves P-1", "curves 'P-1'"),
+        ("crt good.pem sigalgs NONE", "sigalgs 'NONE'"),
+        ("crt good.pem ca-file nothere.pem verify required", "cannot open CA file 'nothere.pem'"),
+        ("crt good.pem tls-ticket-keys ca.pem", "ca.pem:1: a ticket key is 48 or 80 bytes"),
+        ("crt-list list", "list:2: ciphers 'NO-SUCH'"),
+    ]
+    text = "frontend f\n    mode http\n    timeout client 1s\n    http-request return status 200\n"
+    text += "".join(f"    bind 127.0.0.1:{8441 + i} ssl {line}\n" for i, (line, _) in enumerate(cases))
+    cfg = d / "x.cfg"
+    cfg.write_text(text)
+    done = one.run(f"cd {d} && {HEADGATED} -c -f x.cfg", check=False, timeout=20 * SLOW)
+    assert done.returncode == 1
+    said = done.stderr.splitlines()
+    for i, (line, want) in enumerate(cases):
+        mine = [s for s in said if f"x.cfg:{5 + i}:" in s]
+        assert len(mine) == 1 and want in mine[0], (line, mine, said)
+    # Those two are warnings: a configuration with nothing else is good.
+    cfg.write_text("\n".join(s for s in text.splitlines() if "bind" not in s or "leaf.pem" in s or "expired.pem" in s) + "\n")
+    done = one.run(f"cd {d} && {HEADGATED} -c -f x.cfg", check=False, timeout=20 * SLOW)
+    assert done.returncode == 0 and "has expired" in done.stderr and "issuer" in done.stderr, done.stderr
 
 
 def test_port_in_use(one):

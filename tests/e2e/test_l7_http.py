@@ -665,3 +665,21 @@ def test_many_clients_at_once(one, daemon):
         c.close()
     wait_for("clients to be gone", lambda: d.stat("web", "FRONTEND")["scur"] == "0")
     assert d.stat("web", "FRONTEND")["req_tot"] == "600"
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE"])
+def test_max_forwards(one, daemon, method):
+    """RFC 9110 7.6.2: one hop less each time; with none left the request ends here, in both protocol versions."""
+    srv = ScriptedServer(one, "127.0.0.1", 9001, keepalive_server(b"far"))
+    daemon(one, cfg())
+    ask = lambda hops, *args: one.run(["curl", "-s", "-m", "5", "-i", "-X", method, "-H", f"Max-Forwards: {hops}", *args,
+                                       "http://127.0.0.1:8000/"]).stdout.lower()
+    for args in ([], ["--http2-prior-knowledge"]):
+        out = ask(0, *args)
+        assert (" 200" if method == "OPTIONS" else " 405") in out.splitlines()[0] and "allow: get, head" in out
+    assert not srv.received
+    assert "far" in ask(5) and b"max-forwards: 4" in srv.received[-1].lower()
+    assert "far" in ask(1) and b"max-forwards: 0" in srv.received[-1].lower()
+    assert "far" in ask("many") and b"max-forwards: many" in srv.received[-1].lower()
+    one.run(["curl", "-s", "-m", "5", "-H", "Max-Forwards: 0", "http://127.0.0.1:8000/"])
+    assert b"max-forwards: 0" in srv.received[-1].lower() and srv.received[-1].startswith(b"GET")

@@ -110,6 +110,25 @@ def test_versions(one, daemon, certs):
     assert int(re.search(r"CumSslConns: (\d+)", info)[1]) >= 6
 
 
+def test_cipher_suites(one, daemon, certs):
+    """128 bits first unless the file says otherwise, ChaCha20 for clients that prefer it; another curve after a second hello."""
+    ScriptedServer(one, "127.0.0.1", 9001, keepalive_server(b"tls"))
+    daemon(one, cfg(f"crt {certs}/a.pem", "bind 127.0.0.1:8444 ssl crt %s/a.pem ciphersuites TLS_AES_256_GCM_SHA384\n"
+                                          "    bind 127.0.0.1:8445 ssl crt %s/a.pem curves P-384" % (certs, certs)))
+
+    def suite(port, flags=""):
+        out = one.run("(printf 'GET / HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n'; sleep 1) | "
+                      f"openssl s_client -connect 127.0.0.1:{port} -tls1_3 {flags} -ign_eof", check=False).stdout
+        assert out.rstrip().endswith("tls") or "\ntls" in out, out
+        return re.search(r"Cipher is (\S+)", out)[1]
+
+    assert suite(8443) == "TLS_AES_128_GCM_SHA256"
+    assert suite(8443, "-ciphersuites TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256") == "TLS_CHACHA20_POLY1305_SHA256"
+    assert suite(8443, "-ciphersuites TLS_AES_256_GCM_SHA384") == "TLS_AES_256_GCM_SHA384"
+    assert suite(8444) == "TLS_AES_256_GCM_SHA384"
+    assert suite(8445) == "TLS_AES_128_GCM_SHA256"
+
+
 def test_alpn(one, daemon, certs):
     ScriptedServer(one, "127.0.0.1", 9001, keepalive_server(b"tls"))
     daemon(one, cfg(f"crt {certs}/a.pem alpn http/1.1"))

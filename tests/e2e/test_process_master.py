@@ -2,8 +2,10 @@
 """Processes: master and worker, restart without a refused connection, replacement of an old process."""
 
 import os
+import pathlib
 import re
 import signal
+import socket
 import threading
 import time
 
@@ -108,7 +110,110 @@ def test_replacing_an_old_process(one, daemon):
     old.proc = None
 
 
-def test_what_haproxy_knows_and_we_do_not(one):
-    for args in (["-x", "/tmp/sock"], ["-S", "/tmp/sock"]):
-        out = one.run([HEADGATED, *args, "-f", "/dev/null"], check=False)
-        assert out.returncode == 1 and "not supported by Headgate" in out.stderr
+def ask(path, command):
+    """One line for a master's socket; the whole answer."""
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(20)
+    with s:
+        s.connect(str(path))
+        s.sendall(command.encode() + b"\n")
+        out = b""
+        while chunk := s.recv(65536):
+            out += chunk
+        return out.decode()
+
+
+def test_the_masters_own_socket(one, daemon):
+    backend = ScriptedServer(one, "127.0.0.1", 8080, keepalive_server())
+    master = one.lab.dir / "master.sock"
+    d = daemon(one, CFG, args=["-W", "-S", f"{master},mode,600,level,admin"])
+    assert master.stat().st_mode & 0o777 == 0o600
+    worker = worker_of(d)
+    wait_for("the worker's word", lambda: f"\n{worker} " in ask(master, "show proc"))
+    rows = [line.split() for line in ask(master, "show proc").strip().splitlines()]
+    assert rows[0] == ["#<PID>", "<type>", "<reloads>", "<uptime>", "<version>"]
+    assert rows[1][:2] == [str(master_of(d)), "master"] and rows[1][2:5] == ["0", "[failed:", "0]"]
+    assert rows[2] == ["#", "workers"] and rows[3][:3] == [str(worker), "worker", "0"]
+    # One command for the worker, by number and by pid; several after a switch; back again.
+    for prefix in ("@1", f"@!{worker}"):
+        assert f"\nPid: {worker}\n" in ask(master, f"{prefix} show info")
+    out = ask(master, "@1; show backend; get weight px/s1; @master; show version")
+    assert re.search(r"# name\npx\n\n1 \(initial 1\)\n", out), out
+    assert "@1" not in ask(master, "@1 echo hello") and "hello" in ask(master, "@1 echo hello")
+    for wrong in ("@2 show info", "@!1 show info", "@x show info"):
+        prefix = wrong.split()[0]
+        assert f"Can't find the target PID matching the prefix '{prefix}'" in ask(master, wrong)
+    assert "Unknown command" in ask(master, "show info")
+    assert "show proc" in ask(master, "help") and "show stat" in ask(master, "@1 help")
+    # Levels count on the other side, too.
+    assert "Permission denied" in ask(master, "operator; @1 set weight px/s1 5")
+    # Long answers and payloads arrive whole.
+    big = "x" * 300_000
+    assert ask(master, f"@1 echo {big}").strip() == big
+    assert "Unknown map identifier" in ask(master, "@1 add map #99 <<\na b\n")
+    out = ask(master, "reload")
+    assert out.startswith("Success=1\n--\n"), out
+    d.write(CFG.replace("bind 127.0.0.1:8000", "bind 127.0.0.1:8000\n    nonsense"))
+    out = ask(master, "reload")
+    assert out.startswith("Success=0\n--\n") and "unknown keyword 'nonsense'" in out, out
+    wait_for("the counts", lambda: "2 [failed: 1]" in ask(master, "show proc"))
+    assert get(one) == 200
+    assert ask(master, "show startup-logs") == ask(master, "@1 show startup-logs")
+    backend.close()
+    d.stop()
+    assert not master.exists()
+
+
+def test_addresses_of_a_reload_outlive_the_worker(one, daemon):
+    backend = ScriptedServer(one, "127.0.0.1", 8080, keepalive_server())
+    master = one.lab.dir / "master.sock"
+    text = CFG.replace("bind 127.0.0.1:8000", "bind 127.0.0.1:8001\n    bind 127.0.0.1:8002\n    bind unix@{dir}/px.sock")
+    d = daemon(one, CFG, args=["-W", "-S", str(master)])
+    time.sleep(1.1)  # a worker that lives longer is replaced at once
+    d.write(text)
+    assert ask(master, "reload").startswith("Success=1")
+    wait_for("the address that went", lambda: refused(one, 8000))
+    assert get(one, 8001) == get(one, 8002) == 200
+    # While the worker is stopped, and then dead, connections to both addresses wait.
+    worker = worker_of(d)
+    os.kill(worker, signal.SIGSTOP)
+    wait_for("every thread to stand still", lambda: all(
+        t.read_text().rsplit(")", 1)[1].split()[0] == "T" for t in pathlib.Path(f"/proc/{worker}/task").glob("*/stat")))
+    waiting = [connect(one, "127.0.0.1", port, 20) for port in (8001, 8002)]
+    for s in waiting:
+        s.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    os.kill(worker, signal.SIGKILL)
+    for s in waiting:
+        with s:
+            assert read_response(s)[0] == 200
+    assert worker_of(d) != worker
+    assert get(one, 8001) == get(one, 8002) == 200 and refused(one, 8000)
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(str(one.lab.dir / "px.sock"))
+        s.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert read_response(s)[0] == 200
+    # A later reload takes one away again, for good.
+    d.write(text.replace("bind 127.0.0.1:8002\n", "\n"))
+    assert ask(master, "reload").startswith("Success=1")
+    wait_for("the other address that went", lambda: refused(one, 8002))
+    backend.close()
+    d.stop()
+    assert not (one.lab.dir / "px.sock").exists()
+
+
+def refused(host, port):
+    try:
+        connect(host, "127.0.0.1", port).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_a_faulty_option_of_the_master_socket(one):
+    for value, said in (("/tmp/x,level,king", "'king' is no value of 'level'"), ("/tmp/x,colour,1", "unknown option"),
+                        ("/tmp/x,mode,999", "'999' is no value of 'mode'")):
+        cfg = one.lab.dir / "x.cfg"
+        cfg.write_text("defaults\n mode http\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n"
+                       "listen l\n bind 127.0.0.1:8000\n", encoding="utf-8")
+        out = one.run([HEADGATED, "-W", "-S", value, "-f", cfg], check=False)
+        assert out.returncode == 1 and said in out.stderr, out.stderr

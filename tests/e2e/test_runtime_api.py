@@ -179,7 +179,9 @@ def test_show_sess(one, daemon):
         sess = line.split(":")[0]
         assert sess in d.cli(f"show sess {sess}")
         assert "src=127.0.0.1" in d.cli("show sess all")
-        d.cli(f"shutdown session {sess}")
+        assert d.cli("shutdown session 0x12345678").strip() == "No such session (use 'show sess')."
+        assert d.cli(f"shutdown session {sess}x").strip() == "Session pointer expected (use 'show sess')."
+        assert d.cli(f"shutdown session {sess}").strip() == ""
         assert recv_all(c).startswith((b"", b"HTTP/1.1 5"))
     wait_for("its end", lambda: "fe=web" not in d.cli("show sess"))
 
@@ -393,3 +395,63 @@ def test_hatop(one, d):
             proc.kill()
             proc.wait()
         os.close(master)
+
+
+def test_the_process_itself(d, one):
+    threads = d.cli("show threads").splitlines()
+    assert threads[0].startswith("* Thread control: ") and len([t for t in threads if "Thread worker" in t]) == 2
+    assert re.search(r"^Total: [1-9]\d+ bytes allocated, [1-9]\d+ used, 0 failures\.$", d.cli("show pools"), re.M)
+    with connect(one, "127.0.0.1", 8000) as s:
+        s.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        read_response(s)
+        fds = d.cli("show fd")
+        host, port = s.getsockname()
+        assert re.search(rf"^ +\d+ : connection local=127.0.0.1:8000 peer={host}:{port} ", fds, re.M)
+    assert len(re.findall(r"^ +\d+ : listener local=127.0.0.1:8000 ", fds, re.M)) == 2  # a socket per worker
+    last = max(int(n) for n in re.findall(r"^ *(\d+) :", fds, re.M))
+    assert " : listener local=127.0.0.1:8000 " not in d.cli(f"show fd {last + 1}")
+    assert "expects a number" in d.cli("show fd x")
+    assert d.cli("show cli level") == "admin\n\n"
+    assert d.cli("expert-mode on; expert-mode; experimental-mode").split("\n\n")[:2] == ["\nexpert mode is ON",
+                                                                                       "experimental mode is OFF"]
+
+
+def test_limit_and_end_of_a_frontend(d, one):
+    assert d.stat("fe", "FRONTEND")["slim"] != "1"
+    assert d.cli("set maxconn frontend fe 1") == "\n"
+    assert d.stat("fe", "FRONTEND")["slim"] == "1"
+    # Two workers may exceed a limit by one each; with three connections one waits, until the limit is raised.
+    held = [connect(one, "127.0.0.1", 8001, timeout=20) for _ in range(4)]
+    for s in held:
+        s.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    wait_for("the limit", lambda: sum(int(r.split()[-1]) for r in
+                                      re.findall(r"^\d+ .*$", d.cli("show activity"), re.M)) > 0)
+    answered = select.select(held, [], [], 0.5)[0]
+    assert len(answered) < 4
+    assert int(d.stat("fe", "FRONTEND")["scur"]) <= 3
+    assert d.cli("set maxconn frontend fe 10") == "\n"
+    for s in held:
+        assert read_response(s)[0] == 200
+    # A reload of the same file keeps what was set.
+    assert "Success=1" in d.cli("reload") and d.stat("fe", "FRONTEND")["slim"] == "10"
+    assert d.cli("shutdown frontend fe") == "\n"
+
+    def refused():
+        try:
+            connect(one, "127.0.0.1", 8001).close()
+        except ConnectionRefusedError:
+            return True
+        return False
+
+    wait_for("the port to be closed", refused)
+    assert d.stat("fe", "FRONTEND")["status"] == "STOP"
+    held[0].sendall(LAST)  # who is there goes on
+    assert read_response(held[0])[0] == 200
+    assert "already shut down" in d.cli("shutdown frontend fe")
+    assert "cannot enable" in d.cli("enable frontend fe")
+    assert "No such frontend." in d.cli("shutdown frontend nosuch")
+    assert "Success=1" in d.cli("reload")
+    assert raw(one, "127.0.0.1", 8001, LAST).startswith(b"HTTP/1.1 200")
+    assert d.stat("fe", "FRONTEND")["status"] == "OPEN"
+    for s in held:
+        s.close()

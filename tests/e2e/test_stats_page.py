@@ -9,7 +9,8 @@ import socket
 import time
 
 import pytest
-from conftest import SLOW, ScriptedServer, Syslog, connect, keepalive_server, read_response, wait_for
+from conftest import (ROOT, SLOW, ScriptedServer, Syslog, connect, keepalive_server, make_cert, read_response, reply,
+                      wait_for)
 
 CFG = """
 global
@@ -68,7 +69,8 @@ def series(text):
         elif not line.startswith("#"):
             m = re.fullmatch(r'(\w+)((?:\{(?:\w+="(?:[^"\\\n]|\\.)*",?)+\})?) (NaN|-?\d+(?:\.\d+)?)', line)
             assert m, line
-            assert m[1] == current or (types[current] == "summary" and m[1] in (current + "_sum", current + "_count"))
+            more = {"summary": ("_sum", "_count"), "histogram": ("_sum", "_count", "_bucket")}.get(types[current], ())
+            assert m[1] == current or m[1] in [current + suffix for suffix in more]
             assert m[1] + m[2] not in out, line
             out[m[1] + m[2]] = float(m[3])
     return out
@@ -146,6 +148,16 @@ def test_other_forms(edge):
     assert len(ask(host, "/stats;csv?scope=plain", AUTH)[2].splitlines()) == 4
     rows = json.loads(ask(host, "/stats;json", AUTH)[2])
     assert len(rows) == 8 and rows[0][0]["value"]["value"] == "web"
+    status, h, body = ask(host, "/stats;json-schema", AUTH)
+    assert status == 200 and h["content-type"] == "application/json"
+    assert body.decode() == d.cli("show schema json").rstrip("\n") + "\n"
+    schema = json.loads(body)
+    kinds = [v["$ref"].rsplit("/", 1)[1] for v in schema["definitions"]["typedValue"]["oneOf"]]
+    assert {f"{f['value']['type']}Value" for row in rows for f in row} <= set(kinds)
+    item = schema["oneOf"][1]["items"]["items"]
+    assert set(item["required"]) == set(item["properties"]) == set(rows[0][0])
+    tags = schema["definitions"]["tags"]
+    assert all(f["tags"][k] in tags[k]["enum"] for row in rows for f in row for k in ("origin", "nature", "scope"))
     assert re.match(r"F\.\d+\.0\.0\.pxname\.1:", ask(host, "/stats;typed", AUTH)[2].decode())
 
 
@@ -296,3 +308,119 @@ def test_in_a_browser(edge):
                   "--dump-dom", "http://127.0.0.1:8001/haproxy?stats"], check=False, timeout=90)
     assert "Pause</button>" in r.stdout and "<polyline" in r.stdout
     assert "Refused to" not in r.stderr and "Content Security Policy" not in r.stderr
+
+
+def test_scope_of_a_page(one, daemon):
+    daemon(one, """
+defaults
+    mode http
+    timeout client 5s
+    timeout server 5s
+    timeout connect 1s
+frontend pub
+    bind 127.0.0.1:8000
+    stats uri /stats
+    stats scope .
+    stats scope app
+backend app
+    server s1 127.0.0.1:9001
+backend unseen
+    server s2 127.0.0.1:9002
+""")
+    text = ask(one, "/stats")[2].decode()
+    assert "s1" in text and "s2" not in text and "unseen" not in text
+    sections = {line.split(",")[0] for line in ask(one, "/stats;csv")[2].decode().splitlines()[1:]}
+    assert sections == {"pub", "app"}
+    assert ask(one, "/stats;csv?scope=unseen")[2].decode().count("\n") == 1
+
+
+def test_every_metric_of_ours_is_explained(one, daemon):
+    daemon(one, """
+defaults
+    mode http
+    timeout client 5s
+    timeout server 5s
+    timeout connect 1s
+listen px
+    bind 127.0.0.1:8000
+    http-request use-service prometheus-exporter
+    server s1 127.0.0.1:9001
+""")
+    text = ask(one, "/metrics")[2].decode()
+    printed = set(re.findall(r"^# TYPE (headgate_\S+) ", text, re.M))
+    docs = (ROOT / "docs" / "OPERATIONS.md").read_text()
+    explained = set(re.findall(r"^\| `(headgate_\w+)` \| ", docs, re.M))
+    # Those of the kernel tier are printed where there is one; their names come from the counter tables.
+    counters = (ROOT / "include" / "headgate" / "counters.h").read_text()
+
+    def table(name):
+        body = re.search(rf"#define {name}\(X\)(.*?)\n\n", counters, re.S)[1]
+        return set(re.findall(r"X\((\w+),", body))
+
+    kernel = {f"headgate_xdp_service_{n}_total" for n in table("HG_SERVICE_COUNTERS")}
+    kernel |= {f"headgate_xdp_backend_{n}_total" for n in table("HG_BACKEND_COUNTERS")}
+    source = (ROOT / "userspace" / "ctl" / "prom_own.c").read_text()
+    kernel |= {a + b for a, b in re.findall(r'"(headgate_xdp_\w*)",\s*"(\w+)"', source)}
+    assert len(printed) > 20 and len(kernel) > 20
+    assert explained == printed | kernel
+    # What is said about drop reasons and commands exists.
+    names = set(re.findall(r"X\((\w+), \"", counters))
+    for reason in re.findall(r"`([A-Z][A-Z_]{4,})`", docs):
+        assert reason in names or reason in ("MAINT",), reason
+
+
+def test_times_as_histograms(one, daemon):
+    slow = ScriptedServer(one, "127.0.0.1", 9001, lambda s, c, n: [time.sleep(0.3), c.sendall(reply(b"x")), c.recv(1)])
+    quick = ScriptedServer(one, "127.0.0.1", 9002, keepalive_server())
+    make_cert(one.lab.dir / "site.pem", "edge")
+    d = daemon(one, """
+global
+    nbthread 2
+defaults
+    mode http
+    timeout client 5s
+    timeout server 5s
+    timeout connect 1s
+frontend web
+    bind 127.0.0.1:8000
+    bind 127.0.0.1:8443 ssl crt {dir}/site.pem
+    http-request use-service prometheus-exporter if { path /metrics }
+    stats uri /stats
+    use_backend slow if { path /slow }
+    default_backend app
+backend app
+    server s1 127.0.0.1:9002
+backend slow
+    server s1 127.0.0.1:9001
+""")
+
+    def buckets(metric, proxy):
+        text = ask(one, "/metrics")[2].decode()
+        assert f"# TYPE {metric} histogram\n" in text
+        rows = re.findall(rf'^{metric}_bucket{{proxy="{proxy}",le="([^"]+)"}} (\d+)$', text, re.M)
+        counts = [int(n) for _, n in rows]
+        assert counts == sorted(counts) and rows[-1][0] == "+Inf" and len(rows) == 18
+        assert [float(b) for b, _ in rows] == sorted(float(b) for b, _ in rows)
+        count = int(re.search(rf'^{metric}_count{{proxy="{proxy}"}} (\d+)$', text, re.M)[1])
+        assert count == counts[-1]
+        return {float(b): int(n) for b, n in rows}, float(
+            re.search(rf'^{metric}_sum{{proxy="{proxy}"}} ([\d.]+)$', text, re.M)[1])
+
+    for _ in range(20):
+        assert ask(one, "/")[0] == 200
+    assert ask(one, "/slow")[0] == 200
+    total, seconds = buckets("headgate_backend_total_time_seconds", "slow")
+    assert total[0.25] == 0 and total[float("inf")] == 1 and seconds >= 0.3
+    answer, _ = buckets("headgate_backend_response_time_seconds", "slow")
+    assert answer[0.25] == 0 and answer[30.0] == 1
+    assert buckets("headgate_backend_total_time_seconds", "app")[0][float("inf")] == 20
+    # Connections that were used again took no time to connect, and are not among these.
+    connects = buckets("headgate_backend_connect_time_seconds", "app")[0][float("inf")]
+    assert connects == int(d.stat("app", "s1")["connect"]) < 20
+    assert buckets("headgate_frontend_tls_handshake_seconds", "web")[0][float("inf")] == 0
+    one.run(["curl", "-sk", "https://127.0.0.1:8443/"])
+    assert buckets("headgate_frontend_tls_handshake_seconds", "web")[0][float("inf")] == 1
+    page = ask(one, "/stats")[2].decode()
+    assert len(re.findall(r">p50 \d+(\.\d)? p95 \d+(\.\d)? p99 \d+(\.\d)?<", page)) == 2
+    slow.close()
+    quick.close()

@@ -145,7 +145,9 @@ static void start_request(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct h2_limits limits = { 4096, 20, true };
+	static const struct h2_limits limits = { .max_head = 4096,
+						 .max_fields = 20,
+						 .allow_connect_protocol = true };
 	static char frame[70000], mem[65536];
 	unsigned mode, turn = 0;
 	struct buf out;

@@ -14,3 +14,18 @@ build/fuzz/lib/llhttp.a: $(LLHTTP_OBJ)
 	$(Q)mkdir -p $(@D) && rm -f $@ && ar rcs $@ $^
 
 build/fuzz/bin/fuzz_h1_llhttp: CPPFLAGS += -I/usr/share/include/llhttp
+
+# fuzz_packet drives the real BPF programs with what the packet tests have for it.
+FUZZ_PACKET_OBJ := $(PACKET_LIB:tests/packet/%.c=build/fuzz/packet/%.o)
+
+build/fuzz/packet/%.o: tests/packet/%.c
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D) && $(CLANG) $(CPPFLAGS) $(CFLAGS) -Itests -Wno-missing-prototypes -MMD -MP -c $< -o $@
+
+$(FUZZ_PACKET_OBJ): | $(BPF_SKEL)
+
+build/fuzz/lib/packet.a: $(FUZZ_PACKET_OBJ)
+	$(call say,AR,$@)
+	$(Q)mkdir -p $(@D) && rm -f $@ && ar rcs $@ $^
+
+-include $(wildcard build/fuzz/packet/*.d)

@@ -33,11 +33,13 @@ kernel() {
 		apt-cache depends linux-image-amd64 2>/dev/null | grep -q Depends || apt-get update -q >"$work/apt.log" 2>&1
 		package=$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p' | head -n 1)
 	fi
-	if [ ! -e "$work/$package/vmlinuz" ]; then
+	if [ ! -e "$work/$package/veth.ko" ]; then
 		mkdir -p "$work/$package"
 		(cd "$work/$package" && apt-get download -q "$package" >../apt.log 2>&1 &&
-			dpkg-deb --fsys-tarfile ./*.deb | tar x --wildcards './boot/vmlinuz-*' &&
-			mv boot/vmlinuz-* vmlinuz && rm -rf boot ./*.deb)
+			dpkg-deb --fsys-tarfile ./*.deb |
+			tar x --wildcards './boot/vmlinuz-*' './lib/modules/*/drivers/net/veth.ko*' &&
+			mv boot/vmlinuz-* vmlinuz && mv lib/modules/*/kernel/drivers/net/veth.ko* . &&
+			{ [ -e veth.ko ] || unxz veth.ko.xz; } && rm -rf boot lib ./*.deb)
 	fi
 	echo "$work/$package/vmlinuz"
 }
@@ -61,15 +63,22 @@ initramfs() {
 		[ -x "$t" ] && [ -f "$t" ] && [[ $t != *.* ]] && take "$root" "$t"
 	done
 	take "$root" "$work/verify"
+	# Busybox's ip makes no veth pairs, and its shell would take that one whatever PATH says.
+	take "$root" "$(command -v ip)"
+	take "$root" "$(command -v dash)"
+	veth=$(dirname "$image")/veth.ko
+	[ ! -e "$veth" ] || cp "$veth" "$root/tests/"
 	cp "$build"/bpf/*.bpf.o "$root/tests/"
 	cat >"$root/init" <<'INIT'
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
-export PATH=/bin HG_PACKET_MUTATIONS=10000
+export PATH=/tests:/bin HG_PACKET_MUTATIONS=10000
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev 2>/dev/null
 mount -t bpf bpf /sys/fs/bpf 2>/dev/null
+ln -sf /tests/dash /bin/sh
+[ ! -e /tests/veth.ko ] || insmod /tests/veth.ko
 ip link set lo up
 cd /tests
 failed=0

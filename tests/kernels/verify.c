@@ -4,6 +4,7 @@
  * does not load, after the verifier's last words. Usage: verify FILE.bpf.o...
  */
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <sys/utsname.h>
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 
 #define STATS_ONLY 4 /* BPF_LOG_STATS */
@@ -21,7 +23,30 @@ static int quiet(enum libbpf_print_level level, const char *fmt, va_list ap)
 	return level == LIBBPF_WARN ? vfprintf(stderr, fmt, ap) : 0;
 }
 
-static int verify(const char *path, char *log)
+static char missing[64];
+
+/* Has the kernel all its functions that the object calls? If not, one is in `missing`. The daemon asks, too. */
+static bool is_for(const struct btf *kernel, const char *path)
+{
+	struct btf *btf = btf__parse_elf(path,
+					 NULL); /* as it is: opening an object changes its types */
+	bool all = true;
+
+	for (unsigned id = 1; btf && id < btf__type_cnt(btf); id++) {
+		const struct btf_type *f = btf__type_by_id(btf, id);
+		const char *name = btf__name_by_offset(btf, f->name_off);
+
+		if (btf_is_func(f) && btf_vlen(f) == BTF_FUNC_EXTERN &&
+		    btf__find_by_name_kind(kernel, name, BTF_KIND_FUNC) < 0) {
+			snprintf(missing, sizeof(missing), "%s", name);
+			all = false;
+		}
+	}
+	btf__free(btf);
+	return all;
+}
+
+static int verify(const char *path, const struct btf *kernel, char *log)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, o, .kernel_log_level = STATS_ONLY, .kernel_log_buf = log,
 		    .kernel_log_size = LOG_BYTES);
@@ -29,6 +54,11 @@ static int verify(const char *path, char *log)
 	const char *name = strrchr(path, '/'), *counts;
 	int rc;
 
+	if (!is_for(kernel, path)) {
+		printf("verifier: %-20s not for this kernel: it has no %s()\n",
+		       name ? name + 1 : path, missing);
+		return 0;
+	}
 	log[0] = '\0';
 	obj = bpf_object__open_file(path, &o);
 	if (!obj) {
@@ -49,18 +79,20 @@ static int verify(const char *path, char *log)
 int main(int argc, char **argv)
 {
 	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
+	struct btf *kernel = btf__load_vmlinux_btf();
 	char *log = malloc(LOG_BYTES);
 	struct utsname u;
 	int failed = 0;
 
-	if (!log)
+	if (!log || !kernel)
 		return 1;
 	setrlimit(RLIMIT_MEMLOCK, &unlimited);
 	libbpf_set_print(quiet);
 	if (!uname(&u))
 		printf("kernel: %s\n", u.release);
 	for (int i = 1; i < argc; i++)
-		failed |= verify(argv[i], log) != 0;
+		failed |= verify(argv[i], kernel, log) != 0;
+	btf__free(kernel);
 	free(log);
 	return failed;
 }

@@ -201,12 +201,17 @@ static void write_l4(uint8_t *p, const struct layer *l, const struct layer *next
 	put16(p + 2, l->dport);
 	if (l->type == L_UDP)
 		return;
-	put16(p + 4, 0x1111);
-	put16(p + 6, 0x2222);
+	put16(p + 4, l->seq ? l->seq >> 16 : 0x1111);
+	put16(p + 6, l->seq ? l->seq & 0xffff : 0x2222);
+	put16(p + 8, l->ack >> 16);
+	put16(p + 10, l->ack & 0xffff);
 	p[12] = (uint8_t)((5 + l->opt_words) << 4);
 	p[13] = l->flags ? l->flags : TCP_ACK;
-	put16(p + 14, 0x4000);
-	memset(p + 20, 1, 4u * l->opt_words);
+	put16(p + 14, l->window ? l->window : 0x4000);
+	if (l->options)
+		memcpy(p + 20, l->options, 4u * l->opt_words);
+	else
+		memset(p + 20, 1, 4u * l->opt_words);
 }
 
 static void write_layer(uint8_t *p, const struct layer *l)
@@ -275,8 +280,11 @@ static void finish_layer(const struct layer *layers, uint8_t *const *at, int i, 
 		break;
 	case L_UDP:
 		put16(p + 4, (unsigned)len);
-		if (!l->no_csum)
-			put16(p + 6, pkt_checksum(p, rest, pseudo(layers, at, i, rest, 17)));
+		if (!l->no_csum) {
+			uint16_t sum = pkt_checksum(p, rest, pseudo(layers, at, i, rest, 17));
+
+			put16(p + 6, sum ? sum : 0xffff); /* zero would mean: none */
+		}
 		break;
 	case L_ICMP:
 		put16(p + 2, pkt_checksum(p, rest, 0) + l->bad_csum);

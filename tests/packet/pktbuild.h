@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PKT_MAX 3500 /* what test_run takes on a 4 KiB page, with room in front */
+#define PKT_MAX 9100 /* a jumbo frame; beyond 3,520 bytes test_run hands it over in several pages */
 
 struct pktbuf {
 	size_t len;
@@ -52,6 +52,9 @@ struct layer {
 	uint16_t sport, dport;
 	uint16_t tci;
 	uint8_t flags; /* TCP */
+	uint32_t seq, ack; /* TCP; seq 0: 0x11112222 */
+	uint16_t window; /* TCP; 0: 0x4000 */
+	const void *options; /* TCP: 4 * opt_words bytes; NULL: NOPs */
 	uint8_t ttl, tos; /* ttl 0: 64 */
 	uint8_t opt_words; /* IPv4 or TCP options, 4 bytes each, NOPs; GUE optional words */
 	uint8_t ext; /* extension header: its number (0, 43, 44, 51, 60) */

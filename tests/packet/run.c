@@ -6,9 +6,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,9 +19,10 @@
 
 #include <cmocka.h>
 
+#include "xdp_decap.skel.h"
 #include "xdp_lb.skel.h"
 
-#define LB_SERVICES 64
+#define LB_SERVICES (LB_BUCKETS / 2)
 #define LB_BACKENDS 256
 #define LB_BLOCKS   8192
 
@@ -48,6 +51,21 @@ void map_resize(struct bpf_map *map, uint32_t entries)
 		fail_msg("resize of map %s: %s", bpf_map__name(map), strerror(-rc));
 }
 
+/* The kernel takes only devices that exist into the map, so the test has some, in a namespace of its own. */
+static void make_port(struct lb *lb)
+{
+	uint32_t out = IFINDEX_OUT;
+	static bool has_devices;
+
+	if (!has_devices && (unshare(CLONE_NEWNET) != 0 ||
+			     system("ip link set lo up && "
+				    "ip link add out0 index 77 type veth peer name out1") != 0))
+		fail_msg("cannot make a namespace with a veth pair: %s", strerror(errno));
+	has_devices = true;
+	if (bpf_map_update_elem(bpf_map__fd(lb->skel->maps.xdp_ports), &out, &out, BPF_ANY) != 0)
+		fail_msg("device map: %s", strerror(errno));
+}
+
 void lb_load(struct lb *lb)
 {
 	struct xdp_lb_bpf *skel = xdp_lb_bpf__open();
@@ -69,6 +87,8 @@ void lb_load(struct lb *lb)
 		.flow_idle_ticks = HG_RODATA_DEFAULT_FLOW_IDLE,
 		.learn_per_jiffy = HG_RODATA_DEFAULT_LEARN,
 		.icmp_per_jiffy = HG_RODATA_DEFAULT_ICMP,
+		.nat_mask = LB_NAT - 1,
+		.nat_line_mask = HG_NAT_LINES(LB_NAT) - 1,
 	};
 	map_resize(skel->maps.services, 2 * LB_BUCKETS);
 	map_resize(skel->maps.slots, LB_BLOCKS);
@@ -78,14 +98,24 @@ void lb_load(struct lb *lb)
 	map_resize(skel->maps.xdp_verdicts, cpus);
 	map_resize(skel->maps.xdp_cpus, cpus);
 	map_resize(skel->maps.flows, LB_LINES);
+	map_resize(skel->maps.drop_events, cpus * HG_DROP_EVENTS);
 	map_resize(skel->maps.fragments, LB_LINES);
 	map_resize(skel->maps.quic_ids, LB_QUIC);
+	map_resize(skel->maps.nat_conns, LB_NAT);
+	map_resize(skel->maps.nat_addrs, LB_NAT);
+	map_resize(skel->maps.nat_lines, HG_NAT_LINES(LB_NAT));
+	map_resize(skel->maps.nat_fragments, LB_LINES);
+	map_resize(skel->maps.nat_services, LB_SERVICES);
+	map_resize(skel->maps.live_backends, LB_BACKENDS);
+	map_resize(skel->maps.live_services, LB_SERVICES);
+	map_resize(skel->maps.syn_services, LB_SERVICES);
 	rc = xdp_lb_bpf__load(skel);
 	if (rc)
 		fail_msg("xdp_lb does not load: %s", strerror(-rc));
 	lb->skel = skel;
 	lb->n_cpus = cpus;
 	lb->prog = bpf_program__fd(skel->progs.xdp_lb);
+	make_port(lb);
 	lb->control = map_mmap(skel->maps.control, sizeof(*lb->control));
 	lb->services = map_mmap(skel->maps.services, sizeof(*lb->services) * 2 * LB_BUCKETS);
 	lb->slots = map_mmap(skel->maps.slots, sizeof(*lb->slots) * LB_BLOCKS);
@@ -99,6 +129,24 @@ void lb_load(struct lb *lb)
 	lb->flows = map_mmap(skel->maps.flows, sizeof(*lb->flows) * LB_LINES);
 	lb->fragments = map_mmap(skel->maps.fragments, sizeof(*lb->fragments) * LB_LINES);
 	lb->quic = map_mmap(skel->maps.quic_ids, sizeof(*lb->quic) * LB_QUIC);
+	lb->drop_events = map_mmap(skel->maps.drop_events,
+				   sizeof(*lb->drop_events) * HG_DROP_EVENTS * cpus);
+	lb->capture = map_mmap(skel->maps.capture, sizeof(*lb->capture));
+	lb->nat_conns = map_mmap(skel->maps.nat_conns, sizeof(*lb->nat_conns) * LB_NAT);
+	lb->nat_lines = map_mmap(skel->maps.nat_lines,
+				 sizeof(*lb->nat_lines) * HG_NAT_LINES(LB_NAT));
+	lb->nat_fragments = map_mmap(skel->maps.nat_fragments,
+				     sizeof(*lb->nat_fragments) * LB_LINES);
+	lb->nat_services = map_mmap(skel->maps.nat_services,
+				    sizeof(*lb->nat_services) * LB_SERVICES);
+	lb->nat_control = map_mmap(skel->maps.nat_control, sizeof(*lb->nat_control) * 1);
+	lb->live_backends = map_mmap(skel->maps.live_backends,
+				     sizeof(*lb->live_backends) * LB_BACKENDS);
+	lb->live_services = map_mmap(skel->maps.live_services,
+				     sizeof(*lb->live_services) * LB_SERVICES);
+	lb->syn = map_mmap(skel->maps.syn_control, sizeof(*lb->syn));
+	lb->syn_services = map_mmap(skel->maps.syn_services,
+				    sizeof(*lb->syn_services) * LB_SERVICES);
 }
 
 void lb_clear(struct lb *lb)
@@ -114,6 +162,17 @@ void lb_clear(struct lb *lb)
 	memset(lb->flows, 0, sizeof(*lb->flows) * LB_LINES);
 	memset(lb->fragments, 0, sizeof(*lb->fragments) * LB_LINES);
 	memset(lb->quic, 0, sizeof(*lb->quic) * LB_QUIC);
+	memset(lb->drop_events, 0, sizeof(*lb->drop_events) * HG_DROP_EVENTS * lb->n_cpus);
+	memset(lb->capture, 0, sizeof(*lb->capture));
+	memset(lb->nat_conns, 0, sizeof(*lb->nat_conns) * LB_NAT);
+	memset(lb->nat_lines, 0, sizeof(*lb->nat_lines) * HG_NAT_LINES(LB_NAT));
+	memset(lb->nat_fragments, 0, sizeof(*lb->nat_fragments) * LB_LINES);
+	memset(lb->nat_services, 0, sizeof(*lb->nat_services) * LB_SERVICES);
+	memset(lb->nat_control, 0, sizeof(*lb->nat_control) * 1);
+	memset(lb->live_backends, 0, sizeof(*lb->live_backends) * LB_BACKENDS);
+	memset(lb->live_services, 0, sizeof(*lb->live_services) * LB_SERVICES);
+	memset(lb->syn, 0, sizeof(*lb->syn));
+	memset(lb->syn_services, 0, sizeof(*lb->syn_services) * LB_SERVICES);
 	lb->next_block = 0;
 }
 
@@ -134,6 +193,17 @@ void lb_unload(struct lb *lb)
 	munmap(lb->flows, page_round(sizeof(*lb->flows) * LB_LINES));
 	munmap(lb->fragments, page_round(sizeof(*lb->fragments) * LB_LINES));
 	munmap(lb->quic, page_round(sizeof(*lb->quic) * LB_QUIC));
+	munmap(lb->drop_events, page_round(sizeof(*lb->drop_events) * HG_DROP_EVENTS * cpus));
+	munmap(lb->capture, page_round(sizeof(*lb->capture)));
+	munmap(lb->nat_conns, page_round(sizeof(*lb->nat_conns) * LB_NAT));
+	munmap(lb->nat_lines, page_round(sizeof(*lb->nat_lines) * HG_NAT_LINES(LB_NAT)));
+	munmap(lb->nat_fragments, page_round(sizeof(*lb->nat_fragments) * LB_LINES));
+	munmap(lb->nat_services, page_round(sizeof(*lb->nat_services) * LB_SERVICES));
+	munmap(lb->nat_control, page_round(sizeof(*lb->nat_control) * 1));
+	munmap(lb->live_backends, page_round(sizeof(*lb->live_backends) * LB_BACKENDS));
+	munmap(lb->live_services, page_round(sizeof(*lb->live_services) * LB_SERVICES));
+	munmap(lb->syn, page_round(sizeof(*lb->syn)));
+	munmap(lb->syn_services, page_round(sizeof(*lb->syn_services) * LB_SERVICES));
 	xdp_lb_bpf__destroy(lb->skel);
 	lb->skel = NULL;
 }
@@ -163,7 +233,8 @@ void lb_backend(struct lb *lb, const struct backend_args *args)
 {
 	struct hg_backend b = { .ifindex = args->ifindex ? args->ifindex : IFINDEX_IN,
 				.mtu = args->mtu ? args->mtu : 1500,
-				.id = args->id };
+				.id = (uint16_t)args->id,
+				.port = htons(args->port) };
 
 	assert_in_range(args->id, 1, LB_BACKENDS - 1);
 	addr_of(b.addr, args->addr);
@@ -175,7 +246,7 @@ void lb_backend(struct lb *lb, const struct backend_args *args)
 	mac_of(b.src_mac, EGRESS_MAC);
 	if (!args->no_neigh) {
 		mac_of(b.neigh.mac, args->mac ? args->mac : BACKEND_MAC);
-		b.neigh.state = HG_NEIGH_OK;
+		b.neigh.state = args->state ? args->state : HG_NEIGH_OK;
 	}
 	hg_backend_seal(&b);
 	lb->backends[args->id] = b;
@@ -220,7 +291,7 @@ void lb_service(struct lb *lb, const struct service_args *args)
 
 int prog_run(int prog, const struct pktbuf *in, struct pktbuf *out)
 {
-	uint8_t buf[4096];
+	uint8_t buf[PKT_MAX + 256];
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = in->data, .data_size_in = (__u32)in->len,
 		    .data_out = buf, .data_size_out = sizeof(buf), .repeat = 1);
 	int rc = bpf_prog_test_run_opts(prog, &o);
@@ -363,7 +434,8 @@ void lb_tokens(struct lb *lb, bool full)
 		uint64_t when = full ? 0 : UINT64_MAX / 2;
 
 		lb->cpus[i] = (struct hg_cpu){ .learn = { .jiffies = when },
-					       .icmp = { .jiffies = when } };
+					       .icmp = { .jiffies = when },
+					       .events = { .jiffies = when } };
 	}
 }
 
@@ -374,6 +446,39 @@ uint64_t lb_events(const struct lb *lb, enum hg_event event)
 	for (unsigned i = 0; i < lb->n_cpus; i++)
 		sum += lb->verdicts[i].event[event];
 	return sum;
+}
+
+void agent_load(struct agent *a)
+{
+	unsigned cpus = (unsigned)libbpf_num_possible_cpus();
+
+	*a = (struct agent){ .skel = xdp_decap_bpf__open(), .n_cpus = cpus };
+	assert_non_null(a->skel);
+	map_resize(a->skel->maps.xdp_verdicts, cpus);
+	if (xdp_decap_bpf__load(a->skel))
+		fail_msg("xdp_decap does not load: %s", strerror(errno));
+	a->verdicts = map_mmap(a->skel->maps.xdp_verdicts, sizeof(*a->verdicts) * cpus);
+	a->prog = bpf_program__fd(a->skel->progs.xdp_decap);
+}
+
+void agent_unload(struct agent *a)
+{
+	if (!a->skel)
+		return;
+	munmap(a->verdicts, page_round(sizeof(*a->verdicts) * a->n_cpus));
+	xdp_decap_bpf__destroy(a->skel);
+	a->skel = NULL;
+}
+
+void agent_allow(struct agent *a, const char *addr, uint32_t flags)
+{
+	struct hg_decap_addr value = { .flags = flags };
+	struct hg_decap_key key;
+
+	addr_of(key.addr, addr);
+	assert_int_equal(
+		bpf_map_update_elem(bpf_map__fd(a->skel->maps.decap_addrs), &key, &value, BPF_ANY),
+		0);
 }
 
 uint64_t rnd(uint64_t *state)

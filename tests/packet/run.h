@@ -15,15 +15,22 @@
 
 #include <headgate/backend.h>
 #include <headgate/counters.h>
+#include <headgate/events.h>
 #include <headgate/flow.h>
 #include <headgate/limits.h>
+#include <headgate/nat.h>
 #include <headgate/service.h>
+#include <headgate/syn.h>
 
 #include "packet/pktbuild.h"
 
-/* Interface that test_run says packets come from: loopback. */
-#define IFINDEX_IN  1
-#define IFINDEX_OUT 77
+/*
+ * Interface that test_run says packets come from: loopback. IFINDEX_OUT is one end of a veth pair in the
+ * tests' own namespace, and in the device map; nothing is in the map under IFINDEX_NONE.
+ */
+#define IFINDEX_IN   1
+#define IFINDEX_OUT  77
+#define IFINDEX_NONE 78
 
 #define EDGE_MAC    "02:00:00:00:00:ed"
 #define ROUTER_MAC  "02:00:00:00:00:01"
@@ -46,12 +53,23 @@ struct lb {
 	struct hg_line *flows, *fragments;
 	struct hg_quic_block *quic;
 	struct hg_cpu *cpus;
+	struct hg_drop_event *drop_events;
+	struct hg_capture *capture;
+	struct hg_nat_conn *nat_conns;
+	struct hg_nat_line *nat_lines;
+	struct hg_line *nat_fragments;
+	struct hg_nat_service *nat_services;
+	struct hg_nat_control *nat_control;
+	struct hg_live *live_backends, *live_services;
+	struct hg_syn_control *syn;
+	struct hg_syn_service *syn_services;
 };
 
-#define LB_BUCKETS 64
+#define LB_BUCKETS 256
 #define LB_SEED	   0x5eed1234u
 #define LB_LINES   256 /* of flows and of fragments */
 #define LB_QUIC	   8 /* blocks */
+#define LB_NAT	   256 /* rows of NAT connections */
 #define LB_SHIFT   8 /* jiffies in a tick, as a power of two */
 
 void lb_load(struct lb *lb);
@@ -69,9 +87,11 @@ struct backend_args {
 	uint32_t ifindex; /* 0: IFINDEX_IN */
 	uint16_t mtu; /* 0: 1500 */
 	uint32_t entropy_mask; /* host order */
+	uint16_t state; /* of the next hop; 0: HG_NEIGH_OK */
 	bool no_neigh; /* next hop not resolved */
 	bool invalid;
 	bool dead; /* by the health checks */
+	uint16_t port; /* NAT: the server's */
 };
 void lb_backend(struct lb *lb, const struct backend_args *args);
 #define LB_BACKEND(lb, ...) lb_backend(lb, &(struct backend_args){ __VA_ARGS__ })
@@ -128,6 +148,17 @@ struct hg_backend_counters lb_backend_counters(const struct lb *lb, uint32_t id)
 /* A map's memory, shared with the program; unmap_map() with the same size. */
 void *map_mmap(const struct bpf_map *map, size_t bytes);
 void map_resize(struct bpf_map *map, uint32_t entries);
+
+/* The agent of backends. */
+struct agent {
+	struct xdp_decap_bpf *skel;
+	int prog;
+	unsigned n_cpus;
+	struct hg_verdict_counters *verdicts;
+};
+void agent_load(struct agent *a);
+void agent_unload(struct agent *a);
+void agent_allow(struct agent *a, const char *addr, uint32_t flags); /* enum hg_decap_flags */
 
 /* Deterministic random numbers for property loops. */
 uint64_t rnd(uint64_t *state);

@@ -13,11 +13,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <bpf/bpf.h>
 #include <cmocka.h>
 
 #include "packet/run.h"
-#include "xdp_decap.skel.h"
 
 #define EDGE4	   "10.0.0.1"
 #define EDGE6	   "fd00::1"
@@ -31,46 +29,27 @@
 #define CLIENT4	   "203.0.113.7"
 #define CLIENT6	   "2001:db8:c::7"
 
-static struct xdp_decap_bpf *skel;
-static struct hg_verdict_counters *verdicts;
-static unsigned n_cpus;
-static int prog;
-
-static void allow(const char *text, uint32_t flags)
-{
-	struct hg_decap_addr value = { .flags = flags };
-	struct hg_decap_key key;
-
-	addr_of(key.addr, text);
-	assert_int_equal(
-		bpf_map_update_elem(bpf_map__fd(skel->maps.decap_addrs), &key, &value, BPF_ANY), 0);
-}
+static struct agent agent;
 
 static int setup(void **state)
 {
-	n_cpus = (unsigned)libbpf_num_possible_cpus();
-	skel = xdp_decap_bpf__open();
-	assert_non_null(skel);
-	map_resize(skel->maps.xdp_verdicts, n_cpus);
-	assert_int_equal(xdp_decap_bpf__load(skel), 0);
-	verdicts = map_mmap(skel->maps.xdp_verdicts, sizeof(*verdicts) * n_cpus);
-	prog = bpf_program__fd(skel->progs.xdp_decap);
-	allow(HERE4, HG_DECAP_IPIP | HG_DECAP_GUE | HG_DECAP_SECOND_CHANCE);
-	allow(HERE6, HG_DECAP_IPIP | HG_DECAP_GUE | HG_DECAP_SECOND_CHANCE);
-	allow(GUE_ONLY4, HG_DECAP_GUE);
-	allow(IPIP_ONLY6, HG_DECAP_IPIP);
+	agent_load(&agent);
+	agent_allow(&agent, HERE4, HG_DECAP_IPIP | HG_DECAP_GUE | HG_DECAP_SECOND_CHANCE);
+	agent_allow(&agent, HERE6, HG_DECAP_IPIP | HG_DECAP_GUE | HG_DECAP_SECOND_CHANCE);
+	agent_allow(&agent, GUE_ONLY4, HG_DECAP_GUE);
+	agent_allow(&agent, IPIP_ONLY6, HG_DECAP_IPIP);
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	xdp_decap_bpf__destroy(skel);
+	agent_unload(&agent);
 	return 0;
 }
 
 static int clear(void **state)
 {
-	memset(verdicts, 0, sizeof(*verdicts) * n_cpus);
+	memset(agent.verdicts, 0, sizeof(*agent.verdicts) * agent.n_cpus);
 	return 0;
 }
 
@@ -78,8 +57,8 @@ static uint64_t verdict(enum hg_verdict v)
 {
 	uint64_t sum = 0;
 
-	for (unsigned i = 0; i < n_cpus; i++)
-		sum += verdicts[i].verdict[v];
+	for (unsigned i = 0; i < agent.n_cpus; i++)
+		sum += agent.verdicts[i].verdict[v];
 	return sum;
 }
 
@@ -87,8 +66,8 @@ static uint64_t event(enum hg_event e)
 {
 	uint64_t sum = 0;
 
-	for (unsigned i = 0; i < n_cpus; i++)
-		sum += verdicts[i].event[e];
+	for (unsigned i = 0; i < agent.n_cpus; i++)
+		sum += agent.verdicts[i].event[e];
 	return sum;
 }
 
@@ -96,8 +75,8 @@ static uint64_t bad_headers(void)
 {
 	uint64_t sum = 0;
 
-	for (unsigned i = 0; i < n_cpus; i++)
-		sum += verdicts[i].drop[HG_DROP_BAD_HEADER];
+	for (unsigned i = 0; i < agent.n_cpus; i++)
+		sum += agent.verdicts[i].drop[HG_DROP_BAD_HEADER];
 	return sum;
 }
 
@@ -114,7 +93,7 @@ static uint64_t bad_headers(void)
 
 #define DECAPS(in, want)                                                 \
 	do {                                                             \
-		EXPECT(prog, in, XDP_PASS, want);                        \
+		EXPECT(agent.prog, in, XDP_PASS, want);                  \
 		assert_int_equal(verdict(HG_VERDICT_DECAP), ++decapped); \
 	} while (0)
 
@@ -194,11 +173,11 @@ static void test_ecn(void **state)
 			for (uint32_t id = 0; id < 300; id++) {
 				PKT(&in, E, OUT4(.tos = outer), IN4(.tos = tos, .id = id * 217));
 				PKT(&want, E, IN4(.tos = out, .id = id * 217));
-				EXPECT(prog, &in, XDP_PASS, &want);
+				EXPECT(agent.prog, &in, XDP_PASS, &want);
 			}
 			PKT(&in, E, OUT6(.tos = outer), IN6(.tos = tos));
 			PKT(&want, E, IN6(.tos = out));
-			EXPECT(prog, &in, XDP_PASS, &want);
+			EXPECT(agent.prog, &in, XDP_PASS, &want);
 		}
 }
 
@@ -220,31 +199,31 @@ static void test_second_chance(void **state)
 		PKT(&want, BACK, IP4(.src = HERE4, .dst = ALT4, .id = id * 219, .tos = id & 3),
 		    UDP(.sport = 50000, .dport = HG_GUE_PORT, .no_csum = true),
 		    GUE(.gue_alt = ALT4, .gue_hops = 0), IN4());
-		EXPECT(prog, &in, XDP_TX, &want);
+		EXPECT(agent.prog, &in, XDP_TX, &want);
 	}
 	PKT(&in, E, VLAN(.tci = 9), OUT4(), GUE_UDP, GUE_ALT4, IN6_TCP);
 	PKT(&want, BACK, VLAN(.tci = 9), IP4(.src = HERE4, .dst = ALT4),
 	    UDP(.sport = 50000, .dport = HG_GUE_PORT, .no_csum = true),
 	    GUE(.gue_alt = ALT4, .gue_hops = 0), IN6_TCP);
-	EXPECT(prog, &in, XDP_TX, &want);
+	EXPECT(agent.prog, &in, XDP_TX, &want);
 	PKT(&in, E, OUT6(), GUE_UDP, GUE_ALT6, IN6_TCP);
 	PKT(&want, BACK, IP6(.src = HERE6, .dst = ALT6),
 	    UDP(.sport = 50000, .dport = HG_GUE_PORT, .no_csum = true),
 	    GUE(.gue_alt = ALT6, .gue_hops = 0), IN6_TCP);
-	EXPECT(prog, &in, XDP_TX, &want);
+	EXPECT(agent.prog, &in, XDP_TX, &want);
 	assert_int_equal(event(HG_EVENT_SECOND_CHANCE), 302);
 	assert_int_equal(verdict(HG_VERDICT_TX), 302);
 	/* Two hops: the agent there hands it to its kernel, whoever's it is. */
 	PKT(&in, E, OUT4(), GUE_UDP, GUE(.gue_alt = ALT4, .gue_hops = 0), IN4());
 	PKT(&want, E, IN4());
-	EXPECT(prog, &in, XDP_PASS, &want);
+	EXPECT(agent.prog, &in, XDP_PASS, &want);
 }
 
-#define STAYS(inner, ...)                           \
-	do {                                        \
-		PKT(&in, __VA_ARGS__, inner);       \
-		PKT(&want, E, inner);               \
-		EXPECT(prog, &in, XDP_PASS, &want); \
+#define STAYS(inner, ...)                                 \
+	do {                                              \
+		PKT(&in, __VA_ARGS__, inner);             \
+		PKT(&want, E, inner);                     \
+		EXPECT(agent.prog, &in, XDP_PASS, &want); \
 	} while (0)
 #define PLAIN_IN4 IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = 7, .dport = 80)
 
@@ -263,7 +242,7 @@ static void test_no_second_chance(void **state)
 	PKT(&in, E, OUT4(), GUE_UDP, GUE_ALT4, PLAIN_IN4);
 	in.data[14 + 20 + 8 + 3] = 1;
 	PKT(&want, E, PLAIN_IN4);
-	EXPECT(prog, &in, XDP_PASS, &want);
+	EXPECT(agent.prog, &in, XDP_PASS, &want);
 	assert_int_equal(event(HG_EVENT_SECOND_CHANCE), 0);
 	assert_int_equal(verdict(HG_VERDICT_DECAP), 8);
 }
@@ -295,16 +274,16 @@ static void test_known_connection(void **state)
 	STAYS(LOOP(cport), E, OUT4(), GUE_UDP, GUE_ALT4);
 	assert_int_equal(event(HG_EVENT_SECOND_KNOWN), 1);
 	PKT(&in, E, OUT4(), GUE_UDP, GUE_ALT4, LOOP((uint16_t)(cport ^ 1)));
-	EXPECT(prog, &in, XDP_TX, NULL);
+	EXPECT(agent.prog, &in, XDP_TX, NULL);
 	assert_int_equal(event(HG_EVENT_SECOND_CHANCE), 1);
 	close(client);
 	close(listener);
 }
 
-#define UNTOUCHED(...)                            \
-	do {                                      \
-		PKT(&in, __VA_ARGS__);            \
-		EXPECT(prog, &in, XDP_PASS, &in); \
+#define UNTOUCHED(...)                                  \
+	do {                                            \
+		PKT(&in, __VA_ARGS__);                  \
+		EXPECT(agent.prog, &in, XDP_PASS, &in); \
 	} while (0)
 
 static void test_untouched(void **state)
@@ -332,20 +311,20 @@ static void test_untouched(void **state)
 		PKT(&in, E, OUT4(), GUE_UDP, GUE(), IN4());
 		in.data[14 + 20 + 8] = (uint8_t)first;
 		if (first >= 0x20 && first < 0x40)
-			EXPECT(prog, &in, XDP_PASS, &in);
+			EXPECT(agent.prog, &in, XDP_PASS, &in);
 		if (first >= 0x80)
-			EXPECT(prog, &in, XDP_PASS, &in);
+			EXPECT(agent.prog, &in, XDP_PASS, &in);
 	}
 	UNTOUCHED(ETH(.ethertype = 0x0806), DATA(46));
 	assert_int_equal(verdict(HG_VERDICT_DECAP), 0);
 	assert_int_equal(verdict(HG_VERDICT_DROP), 0);
 }
 
-#define BAD(...)                                        \
-	do {                                            \
-		PKT(&in, __VA_ARGS__);                  \
-		EXPECT(prog, &in, XDP_DROP, NULL);      \
-		assert_int_equal(bad_headers(), ++bad); \
+#define BAD(...)                                         \
+	do {                                             \
+		PKT(&in, __VA_ARGS__);                   \
+		EXPECT(agent.prog, &in, XDP_DROP, NULL); \
+		assert_int_equal(bad_headers(), ++bad);  \
 	} while (0)
 
 static void test_bad_inner(void **state)
@@ -385,7 +364,7 @@ static void test_truncated(void **state)
 			int action;
 
 			in.len = len;
-			action = prog_run(prog, &in, &out);
+			action = prog_run(agent.prog, &in, &out);
 			assert_true(action == XDP_PASS || action == XDP_DROP);
 			if (action == XDP_PASS) {
 				assert_int_equal(out.len, in.len);
@@ -414,7 +393,7 @@ static void test_mutations(void **state)
 		r = rnd(&seed);
 		if (r % 4 == 0)
 			in.len = 14 + (r >> 8) % (in.len - 13);
-		if (prog_run(prog, &in, &out) == XDP_DROP)
+		if (prog_run(agent.prog, &in, &out) == XDP_DROP)
 			continue;
 		assert_true(out.len <= in.len);
 		if (out.len == in.len)

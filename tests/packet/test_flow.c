@@ -8,36 +8,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "packet/run.h"
-
-#define VIP4	"192.0.2.10"
-#define VIP6	"2001:db8::10"
-#define CLIENT4 "203.0.113.7"
-#define CLIENT6 "2001:db8:c::7"
-#define EDGE4	"10.0.0.1"
-#define EDGE6	"fd00::1"
-#define E	ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
-#define OUT	ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
-#define DF	0x4000
-
-static struct lb lb;
-
-static int setup(void **state)
-{
-	lb_load(&lb);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	lb_unload(&lb);
-	return 0;
-}
+#include "packet/edge.h"
 
 enum {
 	OLD = 1,
@@ -230,17 +205,12 @@ static void test_track_on(void **state)
 /* Where the entries say they belong: userspace counts them by service and slot. */
 static void test_entries(void **state)
 {
-	struct hg_flow_key k = { .dport = hg_be16(80), .proto = 6 };
 	unsigned found = 0;
 
-	addr_of(k.src, CLIENT4);
-	addr_of(k.dst, VIP4);
 	for (uint16_t port = 1; port <= 60; port++) {
-		uint64_t hash;
+		uint64_t hash = edge_hash(CLIENT4, VIP4, port, 80, 6);
 
 		send(false, port, 80, TCP_SYN);
-		k.sport = hg_be16(port);
-		hash = hg_flow_hash(&k, LB_SEED);
 		for (unsigned i = 0; i < LB_LINES * HG_LINE_WAYS; i++) {
 			const struct hg_line *l = &lb.flows[i / HG_LINE_WAYS];
 			uint64_t word = l->word[i % HG_LINE_WAYS];
@@ -351,13 +321,9 @@ static void test_full(void **state)
 /* GUE names the owner that the flow might also live on. */
 static void test_alternative(void **state)
 {
-	struct hg_flow_key k = { .sport = hg_be16(7), .dport = hg_be16(83), .proto = 6 };
+	uint32_t h = (uint32_t)edge_hash(CLIENT4, VIP4, 7, 83, 6);
 	struct pktbuf in, want;
-	uint32_t h;
 
-	addr_of(k.src, CLIENT4);
-	addr_of(k.dst, VIP4);
-	h = (uint32_t)hg_flow_hash(&k, LB_SEED);
 #define TUNNEL \
 	UDP(.sport = (uint16_t)(0xc000 | (h & 0x3fff)), .dport = HG_GUE_PORT, .no_csum = true)
 	/* Unknown and no SYN: to OLD, perhaps NEW. */
@@ -368,8 +334,7 @@ static void test_alternative(void **state)
 	EXPECT(lb.prog, &in, XDP_TX, &want);
 	EXPECT(lb.prog, &in, XDP_TX, &want); /* known now, from a guess */
 	/* A SYN is NEW's. */
-	k.sport = hg_be16(8);
-	h = (uint32_t)hg_flow_hash(&k, LB_SEED);
+	h = (uint32_t)edge_hash(CLIENT4, VIP4, 8, 83, 6);
 	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4),
 	    TCP(.sport = 8, .dport = 83, .flags = TCP_SYN));
 	PKT(&want, OUT, IP4(.src = EDGE4, .dst = "10.0.0.22", .frag = DF), TUNNEL, GUE(),
@@ -396,17 +361,49 @@ static void test_alternative(void **state)
 	EXPECT(lb.prog, &in, XDP_TX, &want);
 }
 
+/* Backend that the GUE header names beside the one it is sent to, 0: none; *ret_to is that one. */
+static unsigned alternative(uint16_t sport, unsigned *ret_to)
+{
+	struct pktbuf in, out;
+	size_t gue = 14 + 20 + 8;
+
+	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = sport, .dport = 83));
+	*ret_to = lb_backend_of(&lb, &in, &out);
+	return out.data[gue] ? out.data[gue + 11] - 20u : 0;
+}
+
+/*
+ * A flow learnt from a packet that was no SYN is a guess: it may live on what was then the new owner. That
+ * one stays its alternative when the window is over, and after the next change.
+ */
+static void test_alternative_of_a_guess(void **state)
+{
+	unsigned to;
+
+	assert_int_equal(alternative(7, &to), NEW);
+	assert_int_equal(to, OLD);
+	set_slots(HG_SLOT_TRACKED | HG_SLOT_MAKE(NEW, NEW));
+	assert_int_equal(alternative(7, &to), NEW);
+	assert_int_equal(to, OLD);
+	set_slots(HG_SLOT_TRACKED | HG_SLOT_MAKE(NEW, THIRD));
+	assert_int_equal(alternative(7, &to), NEW);
+	assert_int_equal(to, OLD);
+	/* Unknown ones: the last owner, or the one before. */
+	assert_int_equal(alternative(8, &to), THIRD);
+	assert_int_equal(to, NEW);
+	/* Nothing to choose from. */
+	set_slots(HG_SLOT_TRACKED | HG_SLOT_MAKE(OLD, OLD));
+	assert_int_equal(alternative(7, &to), 0);
+	assert_int_equal(to, OLD);
+}
+
 static void test_alternative_v6(void **state)
 {
-	struct hg_flow_key k = { .sport = hg_be16(7), .dport = hg_be16(84), .proto = 6 };
+	uint32_t h = (uint32_t)edge_hash(CLIENT6, VIP6, 7, 84, 6);
 	struct pktbuf in, want;
-	uint32_t h;
 
 	LB_SERVICE(&lb, .addr = VIP6, .port = 84, .id = 9, .slots = 13, .mode = HG_MODE_GUE,
 		   .backends = new6, .n = 1, .base = OLD6);
-	addr_of(k.src, CLIENT6);
-	addr_of(k.dst, VIP6);
-	h = (uint32_t)hg_flow_hash(&k, LB_SEED);
 	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6), TCP(.sport = 7, .dport = 84));
 	PKT(&want, OUT, IP6(.src = EDGE6, .dst = "fd00::21", .id = h & 0xfffff), TUNNEL,
 	    GUE(.gue_alt = "fd00::22", .gue_hops = 1), IP6(.src = CLIENT6, .dst = VIP6, .ttl = 63),
@@ -418,12 +415,21 @@ int main(void)
 {
 #define ROW(f) cmocka_unit_test_setup(f, rows)
 	const struct CMUnitTest tests[] = {
-		ROW(test_moved),	  ROW(test_window_ends), ROW(test_two_changes),
-		ROW(test_dead_backends),  ROW(test_udp),	 ROW(test_affinity),
-		ROW(test_track_on),	  ROW(test_entries),	 ROW(test_learning_rate),
-		ROW(test_flood),	  ROW(test_full),	 ROW(test_alternative),
+		ROW(test_moved),
+		ROW(test_window_ends),
+		ROW(test_two_changes),
+		ROW(test_dead_backends),
+		ROW(test_udp),
+		ROW(test_affinity),
+		ROW(test_track_on),
+		ROW(test_entries),
+		ROW(test_learning_rate),
+		ROW(test_flood),
+		ROW(test_full),
+		ROW(test_alternative),
+		ROW(test_alternative_of_a_guess),
 		ROW(test_alternative_v6),
 	};
 
-	return cmocka_run_group_tests_name("flow", tests, setup, teardown);
+	return cmocka_run_group_tests_name("flow", tests, edge_setup, edge_teardown);
 }

@@ -13,55 +13,15 @@
 
 #include <cmocka.h>
 
-#include "packet/run.h"
-
-#define VIP4	"192.0.2.10"
-#define VIP6	"2001:db8::10"
-#define CLIENT4 "203.0.113.7"
-#define CLIENT6 "2001:db8:c::7"
-#define EDGE4	"10.0.0.1"
-#define EDGE6	"fd00::1"
-#define E	ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
-#define OUT	ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
-#define DF	0x4000
-
-static struct lb lb;
-
-static int setup(void **state)
-{
-	lb_load(&lb);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	lb_unload(&lb);
-	return 0;
-}
-
-static const uint16_t ids[] = { 1, 2, 3, 4, 5 };
+#include "packet/edge.h"
 
 static int rows(void **state)
 {
-	char addr[16];
-
-	lb_clear(&lb);
-	for (uint32_t id = 1; id <= 5; id++) {
-		snprintf(addr, sizeof(addr), "10.0.0.%u", 20 + id);
-		LB_BACKEND(&lb, .id = id, .addr = addr, .src = EDGE4);
-	}
+	edge_five_backends();
 	for (unsigned v6 = 0; v6 <= 1; v6++)
 		LB_SERVICE(&lb, .addr = v6 ? VIP6 : VIP4, .port = 53, .proto = 17, .id = v6,
-			   .slots = 4093, .backends = ids, .n = 5);
+			   .slots = 4093, .backends = edge_ids, .n = 5);
 	return 0;
-}
-
-static const char *backend_text(unsigned id)
-{
-	static char text[16];
-
-	snprintf(text, sizeof(text), "10.0.0.%u", 20 + id);
-	return text;
 }
 
 /* A datagram in three pieces; what a whole one of its flow does says where they must go. */
@@ -76,7 +36,7 @@ static void test_follow_v4(void **state)
 		id = lb_backend_of(&lb, &in, NULL);
 		PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .id = i, .frag = 0x2000),
 		    UDP(.sport = i, .dport = 53, .length = 100), DATA(40));
-		PKT(&want, OUT, IP4(.src = EDGE4, .dst = backend_text(id), .frag = DF),
+		PKT(&want, OUT, IP4(.src = EDGE4, .dst = edge_backend(id), .frag = DF),
 		    IP4(.src = CLIENT4, .dst = VIP4, .id = i, .frag = 0x2000, .ttl = 63),
 		    UDP(.sport = i, .dport = 53, .length = 100), DATA(40));
 		EXPECT(lb.prog, &in, XDP_TX, &want);
@@ -86,7 +46,7 @@ static void test_follow_v4(void **state)
 			PKT(&in, E,
 			    IP4(.src = CLIENT4, .dst = VIP4, .id = i, .frag = frag, .proto = 17),
 			    DATA(part ? 4 : 48));
-			PKT(&want, OUT, IP4(.src = EDGE4, .dst = backend_text(id), .frag = DF),
+			PKT(&want, OUT, IP4(.src = EDGE4, .dst = edge_backend(id), .frag = DF),
 			    IP4(.src = CLIENT4, .dst = VIP4, .id = i, .frag = frag, .proto = 17,
 				.ttl = 63),
 			    DATA(part ? 4 : 48));
@@ -109,13 +69,13 @@ static void test_follow_v6(void **state)
 		id = lb_backend_of(&lb, &in, NULL);
 		PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6), EXT(44, .frag = 1, .id = i),
 		    UDP(.sport = (uint16_t)i, .dport = 53, .length = 100), DATA(40));
-		PKT(&want, OUT, IP4(.src = EDGE4, .dst = backend_text(id), .frag = DF),
+		PKT(&want, OUT, IP4(.src = EDGE4, .dst = edge_backend(id), .frag = DF),
 		    IP6(.src = CLIENT6, .dst = VIP6, .ttl = 63), EXT(44, .frag = 1, .id = i),
 		    UDP(.sport = (uint16_t)i, .dport = 53, .length = 100), DATA(40));
 		EXPECT(lb.prog, &in, XDP_TX, &want);
 		PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6),
 		    EXT(44, .frag = 48, .id = i, .proto = 17), DATA(52));
-		PKT(&want, OUT, IP4(.src = EDGE4, .dst = backend_text(id), .frag = DF),
+		PKT(&want, OUT, IP4(.src = EDGE4, .dst = edge_backend(id), .frag = DF),
 		    IP6(.src = CLIENT6, .dst = VIP6, .ttl = 63),
 		    EXT(44, .frag = 48, .id = i, .proto = 17), DATA(52));
 		EXPECT(lb.prog, &in, XDP_TX, &want);
@@ -188,10 +148,10 @@ static void test_any_port(void **state)
 
 	LB_SERVICE(&lb, .addr = "192.0.2.50", .proto = 17, .id = 3, .slots = 13, .backends = one,
 		   .n = 1, .flags = HG_SVC_ANY_PORT);
-	LB_SERVICE(&lb, .addr = "192.0.2.60", .proto = 17, .id = 4, .slots = 4093, .backends = ids,
-		   .n = 5, .flags = HG_SVC_ANY_PORT | HG_SVC_NO_PORT_HASH);
+	LB_SERVICE(&lb, .addr = "192.0.2.60", .proto = 17, .id = 4, .slots = 4093,
+		   .backends = edge_ids, .n = 5, .flags = HG_SVC_ANY_PORT | HG_SVC_NO_PORT_HASH);
 	LB_SERVICE(&lb, .addr = "192.0.2.70", .proto = ANY_PROTO, .id = 5, .slots = 4093,
-		   .backends = ids, .n = 5, .flags = HG_SVC_ANY_PORT);
+		   .backends = edge_ids, .n = 5, .flags = HG_SVC_ANY_PORT);
 	PKT(&in, E, LATER(.src = CLIENT4, .dst = "192.0.2.50", .id = 7));
 	EXPECT_DROP(&lb, &in, HG_DROP_FRAGMENT);
 	PKT(&in, E, IP4(.src = CLIENT4, .dst = "192.0.2.50", .id = 7, .frag = 0x2000),
@@ -268,14 +228,41 @@ static void test_full(void **state)
 	assert_in_range(known, 450, 500);
 }
 
+/* A large ping to a service of every protocol: its address row has the same key as a packet without ports. */
+static void test_icmp_of_any_protocol(void **state)
+{
+	struct pktbuf in;
+
+	for (unsigned v6 = 0; v6 <= 1; v6++) {
+		const char *vip = v6 ? VIP6 : VIP4;
+
+		LB_SERVICE(&lb, .addr = vip, .proto = ANY_PROTO, .id = 7 + v6, .slots = 13,
+			   .backends = edge_ids, .n = 1);
+		LB_SERVICE(&lb, .addr = vip, .proto = v6 ? 58 : 1, .mode = HG_MODE_ADDR,
+			   .id = 9 + v6);
+	}
+	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .id = 1, .frag = 0x2000), ICMP(.icmp_type = 8),
+	    DATA(40));
+	assert_int_equal(lb_backend_of(&lb, &in, NULL), 1);
+	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .id = 1, .frag = 6, .proto = 1), DATA(40));
+	assert_int_equal(lb_backend_of(&lb, &in, NULL), 1);
+	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6), EXT(44, .frag = 1, .id = 1),
+	    ICMP6(.icmp_type = 128), DATA(40));
+	assert_int_equal(lb_backend_of(&lb, &in, NULL), 1);
+	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6), EXT(44, .frag = 48, .id = 1, .proto = 58),
+	    DATA(40));
+	assert_int_equal(lb_backend_of(&lb, &in, NULL), 1);
+	assert_int_equal(lb_events(&lb, HG_EVENT_FRAG_FOLLOWED), 2);
+}
+
 int main(void)
 {
 #define ROW(f) cmocka_unit_test_setup(f, rows)
 	const struct CMUnitTest tests[] = {
 		ROW(test_follow_v4),   ROW(test_follow_v6), ROW(test_strangers),
 		ROW(test_address_row), ROW(test_any_port),  ROW(test_moved_slot),
-		ROW(test_local),       ROW(test_full),
+		ROW(test_local),       ROW(test_full),	    ROW(test_icmp_of_any_protocol),
 	};
 
-	return cmocka_run_group_tests_name("fragment", tests, setup, teardown);
+	return cmocka_run_group_tests_name("fragment", tests, edge_setup, edge_teardown);
 }

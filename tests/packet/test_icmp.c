@@ -8,62 +8,27 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "packet/run.h"
-
-#define VIP4	"192.0.2.10"
-#define VIP6	"2001:db8::10"
-#define CLIENT4 "203.0.113.7"
-#define CLIENT6 "2001:db8:c::7"
-#define EDGE4	"10.0.0.1"
-#define EDGE6	"fd00::1"
-#define E	ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
-#define OUT	ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
-#define DF	0x4000
-
-static struct lb lb;
-
-static int setup(void **state)
-{
-	lb_load(&lb);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	lb_unload(&lb);
-	return 0;
-}
+#include "packet/edge.h"
 
 #define ROUTER4 "198.51.100.9"
 #define ROUTER6 "2001:db8:f::9"
-#define LOCAL4	"192.0.2.20"
 #define MIXED4	"192.0.2.30"
-#define BACK	ETH(.dst = ROUTER_MAC, .src = EDGE_MAC)
-
-static const uint16_t ids[] = { 1, 2, 3, 4, 5 };
 
 /* Five backends behind 10.0.0.20 + id; TCP 80 and UDP 53 of both addresses; echo answered for VIPs. */
 static int rows(void **state)
 {
-	char addr[16];
-
-	lb_clear(&lb);
-	for (uint32_t id = 1; id <= 5; id++) {
-		snprintf(addr, sizeof(addr), "10.0.0.%u", 20 + id);
-		LB_BACKEND(&lb, .id = id, .addr = addr, .src = EDGE4);
-	}
+	edge_five_backends();
 	for (unsigned v6 = 0; v6 <= 1; v6++) {
 		const char *vip = v6 ? VIP6 : VIP4;
 
-		LB_SERVICE(&lb, .addr = vip, .port = 80, .id = v6, .slots = 4093, .backends = ids,
-			   .n = 5);
+		LB_SERVICE(&lb, .addr = vip, .port = 80, .id = v6, .slots = 4093,
+			   .backends = edge_ids, .n = 5);
 		LB_SERVICE(&lb, .addr = vip, .port = 53, .proto = 17, .id = 2 + v6, .slots = 4093,
-			   .backends = ids, .n = 5);
+			   .backends = edge_ids, .n = 5);
 		LB_SERVICE(&lb, .addr = vip, .proto = v6 ? 58 : 1, .mode = HG_MODE_ADDR,
 			   .id = 4 + v6);
 	}
@@ -71,15 +36,7 @@ static int rows(void **state)
 	return 0;
 }
 
-#define OUTER(id, ...) IP4(.src = EDGE4, .dst = backend_text(id), .frag = DF, __VA_ARGS__)
-
-static const char *backend_text(unsigned id)
-{
-	static char text[16];
-
-	snprintf(text, sizeof(text), "10.0.0.%u", 20 + id);
-	return text;
-}
+#define OUTER(id, ...) IP4(.src = EDGE4, .dst = edge_backend(id), .frag = DF, __VA_ARGS__)
 
 /* For many flows: the error about the flow goes where the flow's packets go, whatever is quoted. */
 static void test_errors_v4(void **state)
@@ -279,8 +236,8 @@ static void test_link_messages_of_any_service(void **state)
 {
 	struct pktbuf in;
 
-	LB_SERVICE(&lb, .addr = VIP6, .proto = ANY_PROTO, .id = 9, .slots = 13, .backends = ids,
-		   .n = 1);
+	LB_SERVICE(&lb, .addr = VIP6, .proto = ANY_PROTO, .id = 9, .slots = 13,
+		   .backends = edge_ids, .n = 1);
 	for (uint8_t type = 130; type <= 137; type++)
 		PASSES(E, IP6(.src = CLIENT6, .dst = VIP6), ICMP6(.icmp_type = type), DATA(24));
 	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6), ICMP6(.icmp_type = 129), DATA(24));
@@ -315,8 +272,17 @@ static void test_too_big_v4(void **state)
 	assert_int_equal(lb_service_counters(&lb, 0).answered, 3);
 	assert_int_equal(lb_service_counters(&lb, 0).forwarded, 0);
 	assert_int_equal(lb_events(&lb, HG_EVENT_TOO_BIG_SENT), 3);
-	/* May be fragmented, but not by us. */
-	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = 9, .dport = 80), DATA(1441));
+	/* May be fragmented, but not by us: told all the same, also about the first of larger fragments. */
+	for (uint16_t frag = 0; frag <= 0x2000; frag += 0x2000) {
+		PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .frag = frag),
+		    TCP(.sport = 9, .dport = 80), DATA(1441));
+		PKT(&want, BACK, IP4(.src = VIP4, .dst = CLIENT4, .frag = DF, .proto = 1),
+		    ICMP(.icmp_type = 3, .icmp_code = 4, .icmp_rest = 1480),
+		    RAW(in.data + 14, 548));
+		EXPECT(lb.prog, &in, XDP_TX, &want);
+	}
+	/* Its later ones are not worth a message. */
+	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .frag = 0x20b5, .proto = 6), DATA(1461));
 	EXPECT_DROP(&lb, &in, HG_DROP_TOO_BIG);
 }
 
@@ -367,6 +333,49 @@ static void test_too_big_methods(void **state)
 	}
 }
 
+/* RFC 1122 3.2.2, RFC 4443 2.4 (e.6): no message where no single host has asked. */
+static void test_too_big_to_nobody(void **state)
+{
+	static const char *const v4[] = { "0.0.0.0", "127.0.0.1", "224.0.0.5", "255.255.255.255" };
+	static const char *const v6[] = { "::", "ff02::1", "ff0e::7" };
+	struct pktbuf in;
+
+	for (unsigned i = 0; i < sizeof(v4) / sizeof(v4[0]); i++) {
+		PKT(&in, E, IP4(.src = v4[i], .dst = VIP4, .frag = DF),
+		    TCP(.sport = 9, .dport = 80), DATA(1441));
+		EXPECT_DROP(&lb, &in, HG_DROP_TOO_BIG);
+	}
+	for (unsigned i = 0; i < sizeof(v6) / sizeof(v6[0]); i++) {
+		PKT(&in, E, IP6(.src = v6[i], .dst = VIP6), TCP(.sport = 9, .dport = 80),
+		    DATA(1441));
+		EXPECT_DROP(&lb, &in, HG_DROP_TOO_BIG);
+	}
+	assert_int_equal(lb_events(&lb, HG_EVENT_TOO_BIG_SENT), 0);
+}
+
+/* IPv6 senders of fragments learn from any of them; about later ones of IPv4 nothing is said. */
+static void test_too_big_fragments(void **state)
+{
+	struct pktbuf in, want;
+
+	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6), EXT(44, .frag = 1, .id = 7),
+	    UDP(.sport = 9, .dport = 53, .length = 2000), DATA(1432));
+	PKT(&want, BACK, IP6(.src = VIP6, .dst = CLIENT6), ICMP6(.icmp_type = 2, .icmp_rest = 1480),
+	    RAW(in.data + 14, 1232));
+	EXPECT(lb.prog, &in, XDP_TX, &want);
+	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6), EXT(44, .frag = 1440, .id = 7, .proto = 17),
+	    DATA(1440));
+	PKT(&want, BACK, IP6(.src = VIP6, .dst = CLIENT6), ICMP6(.icmp_type = 2, .icmp_rest = 1480),
+	    RAW(in.data + 14, 1232));
+	EXPECT(lb.prog, &in, XDP_TX, &want);
+	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .id = 7, .frag = DF | 0x2000),
+	    UDP(.sport = 9, .dport = 53, .length = 2000), DATA(1448));
+	EXPECT(lb.prog, &in, XDP_TX, NULL);
+	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .id = 7, .frag = DF | 182, .proto = 17),
+	    DATA(1468));
+	EXPECT_DROP(&lb, &in, HG_DROP_TOO_BIG);
+}
+
 static void test_too_big_rate(void **state)
 {
 	unsigned sent, limited;
@@ -394,8 +403,9 @@ int main(void)
 		ROW(test_errors_moved_slot), ROW(test_echo),
 		ROW(test_echo_not_answered), ROW(test_link_messages_of_any_service),
 		ROW(test_too_big_v4),	     ROW(test_too_big_v6),
-		ROW(test_too_big_methods),   ROW(test_too_big_rate),
+		ROW(test_too_big_methods),   ROW(test_too_big_to_nobody),
+		ROW(test_too_big_fragments), ROW(test_too_big_rate),
 	};
 
-	return cmocka_run_group_tests_name("icmp", tests, setup, teardown);
+	return cmocka_run_group_tests_name("icmp", tests, edge_setup, edge_teardown);
 }

@@ -13,31 +13,7 @@
 
 #include <cmocka.h>
 
-#include "packet/run.h"
-
-#define VIP4	"192.0.2.10"
-#define VIP6	"2001:db8::10"
-#define CLIENT4 "203.0.113.7"
-#define CLIENT6 "2001:db8:c::7"
-#define EDGE4	"10.0.0.1"
-#define EDGE6	"fd00::1"
-#define E	ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
-#define OUT	ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
-#define DF	0x4000
-
-static struct lb lb;
-
-static int setup(void **state)
-{
-	lb_load(&lb);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	lb_unload(&lb);
-	return 0;
-}
+#include "packet/edge.h"
 
 #define BACKEND4 "10.0.0.21"
 #define BACKEND6 "fd00::21"
@@ -71,15 +47,6 @@ static int rows(void **state)
 	return 0;
 }
 
-static uint32_t hash_of(const char *src, const char *dst, uint16_t sport, uint16_t dport)
-{
-	struct hg_flow_key k = { .sport = hg_be16(sport), .dport = hg_be16(dport), .proto = 6 };
-
-	addr_of(k.src, src);
-	addr_of(k.dst, dst);
-	return (uint32_t)hg_flow_hash(&k, LB_SEED);
-}
-
 /* Source port of the tunnel of a flow. */
 static uint16_t tunnel_port(uint32_t hash)
 {
@@ -93,7 +60,7 @@ static void test_gue(void **state)
 	struct pktbuf in, want;
 	uint32_t h;
 
-	h = hash_of(CLIENT4, VIP4, 40000, 8001);
+	h = (uint32_t)edge_hash(CLIENT4, VIP4, 40000, 8001, 6);
 	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .tos = 0xb9),
 	    TCP(.sport = 40000, .dport = 8001, .flags = TCP_SYN), DATA(11));
 	PKT(&want, OUT, IP4(.src = EDGE4, .dst = BACKEND4, .frag = DF, .tos = 0xb9), GUE_UDP(h),
@@ -104,19 +71,19 @@ static void test_gue(void **state)
 	assert_int_equal(lb_service_counters(&lb, 0).bytes, 51);
 	assert_int_equal(lb_backend_counters(&lb, BE4).syns, 1);
 
-	h = hash_of(CLIENT6, VIP6, 40000, 8001);
+	h = (uint32_t)edge_hash(CLIENT6, VIP6, 40000, 8001, 6);
 	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6), TCP(.sport = 40000, .dport = 8001));
 	PKT(&want, OUT, IP4(.src = EDGE4, .dst = BACKEND4, .frag = DF), GUE_UDP(h), GUE(),
 	    IP6(.src = CLIENT6, .dst = VIP6, .ttl = 63), TCP(.sport = 40000, .dport = 8001));
 	EXPECT(lb.prog, &in, XDP_TX, &want);
 
-	h = hash_of(CLIENT4, VIP4, 40000, 8002);
+	h = (uint32_t)edge_hash(CLIENT4, VIP4, 40000, 8002, 6);
 	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = 40000, .dport = 8002));
 	PKT(&want, OUT, IP6(.src = EDGE6, .dst = BACKEND6, .id = h & 0xfffff), GUE_UDP(h), GUE(),
 	    IP4(.src = CLIENT4, .dst = VIP4, .ttl = 63), TCP(.sport = 40000, .dport = 8002));
 	EXPECT(lb.prog, &in, XDP_TX, &want);
 
-	h = hash_of(CLIENT6, VIP6, 40000, 8002);
+	h = (uint32_t)edge_hash(CLIENT6, VIP6, 40000, 8002, 6);
 	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6, .tos = 3), TCP(.sport = 40000, .dport = 8002));
 	PKT(&want, OUT, IP6(.src = EDGE6, .dst = BACKEND6, .id = h & 0xfffff, .tos = 3), GUE_UDP(h),
 	    GUE(), IP6(.src = CLIENT6, .dst = VIP6, .tos = 3, .ttl = 63),
@@ -131,8 +98,9 @@ static void test_gue_odd(void **state)
 	uint8_t a[4];
 	uint32_t h;
 
-	/* Tags and options stay, another interface, source address with entropy. */
-	h = hash_of(CLIENT4, VIP4, 7, 8003);
+	/* Options stay, tags where they are to; another interface, source address with entropy. */
+	h = (uint32_t)edge_hash(CLIENT4, VIP4, 7, 8003, 6);
+	lb.backends[BE_OTHER_IF].neigh.state |= HG_NEIGH_KEEP_TAGS;
 	PKT(&in, E, VLAN(.tci = 0x6064), VLAN(.tci = 9),
 	    IP4(.src = CLIENT4, .dst = VIP4, .opt_words = 3), TCP(.sport = 7, .dport = 8003));
 	PKT(&want, OUT, VLAN(.tci = 0x6064), VLAN(.tci = 9),
@@ -141,7 +109,7 @@ static void test_gue_odd(void **state)
 	    TCP(.sport = 7, .dport = 8003));
 	EXPECT(lb.prog, &in, XDP_REDIRECT, &want);
 	for (uint16_t i = 0; i < 500; i++) {
-		h = hash_of(CLIENT4, VIP4, i, 8004);
+		h = (uint32_t)edge_hash(CLIENT4, VIP4, i, 8004, 6);
 		memcpy(a, &h, 4);
 		snprintf(src, sizeof(src), "10.255.%u.%u", a[2], a[3]);
 		PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = i, .dport = 8004));
@@ -156,6 +124,7 @@ static void test_gue_limits(void **state)
 {
 	struct pktbuf in;
 
+	lb_tokens(&lb, false);
 	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = 7, .dport = 8001), DATA(1428));
 	EXPECT(lb.prog, &in, XDP_TX, NULL);
 	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4), TCP(.sport = 7, .dport = 8001), DATA(1429));
@@ -189,7 +158,7 @@ static void test_l2(void **state)
 	EXPECT(lb.prog, &in, XDP_TX, &want);
 	PKT(&in, E, VLAN(.tci = 5), IP6(.src = CLIENT6, .dst = VIP6), EXT(60),
 	    TCP(.sport = 1, .dport = 9003));
-	PKT(&want, OUT, VLAN(.tci = 5), IP6(.src = CLIENT6, .dst = VIP6, .ttl = 63), EXT(60),
+	PKT(&want, OUT, IP6(.src = CLIENT6, .dst = VIP6, .ttl = 63), EXT(60),
 	    TCP(.sport = 1, .dport = 9003));
 	EXPECT(lb.prog, &in, XDP_REDIRECT, &want);
 	/* Padding stays. */
@@ -205,6 +174,7 @@ static void test_l2_limits(void **state)
 {
 	struct pktbuf in, want;
 
+	lb_tokens(&lb, false);
 	PKT(&in, E, IP4(.src = CLIENT4, .dst = VIP4, .ttl = 1), TCP(.sport = 1, .dport = 9001));
 	EXPECT_DROP(&lb, &in, HG_DROP_TTL);
 	PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6, .ttl = 1), TCP(.sport = 1, .dport = 9001));
@@ -226,8 +196,8 @@ static void test_any_protocol(void **state)
 {
 	static const uint16_t id[] = { BE4 };
 	static const int protos[] = { 132, 47, 50, 99, 136 };
-	struct hg_flow_key k = { 0 };
 	struct pktbuf in, want;
+	uint32_t h;
 
 	LB_SERVICE(&lb, .addr = VIP4, .proto = ANY_PROTO, .id = 20, .slots = 13, .backends = id,
 		   .n = 1);
@@ -238,12 +208,9 @@ static void test_any_protocol(void **state)
 		PKT(&want, OUT, IP4(.src = EDGE4, .dst = BACKEND4, .frag = DF),
 		    IP4(.src = CLIENT4, .dst = VIP4, .proto = protos[i], .ttl = 63), DATA(40));
 		EXPECT(lb.prog, &in, XDP_TX, &want);
-		addr_of(k.src, CLIENT6);
-		addr_of(k.dst, VIP6);
-		k.proto = (uint8_t)protos[i];
+		h = (uint32_t)edge_hash(CLIENT6, VIP6, 0, 0, (uint8_t)protos[i]);
 		PKT(&in, E, IP6(.src = CLIENT6, .dst = VIP6, .proto = protos[i]), DATA(40));
-		PKT(&want, OUT, IP4(.src = EDGE4, .dst = BACKEND4, .frag = DF),
-		    GUE_UDP((uint32_t)hg_flow_hash(&k, LB_SEED)), GUE(),
+		PKT(&want, OUT, IP4(.src = EDGE4, .dst = BACKEND4, .frag = DF), GUE_UDP(h), GUE(),
 		    IP6(.src = CLIENT6, .dst = VIP6, .proto = protos[i], .ttl = 63), DATA(40));
 		/* 50 is ESP, 51 AH: the walk of extension headers ends at ESP. */
 		EXPECT(lb.prog, &in, XDP_TX, &want);
@@ -260,5 +227,5 @@ int main(void)
 		ROW(test_l2),  ROW(test_l2_limits), ROW(test_any_protocol),
 	};
 
-	return cmocka_run_group_tests_name("methods", tests, setup, teardown);
+	return cmocka_run_group_tests_name("methods", tests, edge_setup, edge_teardown);
 }

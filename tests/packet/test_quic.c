@@ -8,60 +8,29 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "packet/run.h"
+#include "packet/edge.h"
 
-#define VIP4	"192.0.2.10"
-#define VIP6	"2001:db8::10"
-#define CLIENT4 "203.0.113.7"
-#define CLIENT6 "2001:db8:c::7"
-#define EDGE4	"10.0.0.1"
-#define EDGE6	"fd00::1"
-#define E	ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
-#define OUT	ETH(.dst = BACKEND_MAC, .src = EGRESS_MAC)
-#define DF	0x4000
-
-static struct lb lb;
-
-static int setup(void **state)
-{
-	lb_load(&lb);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	lb_unload(&lb);
-	return 0;
-}
-
-static const uint16_t ids[] = { 1, 2, 3, 4, 5 }, new_owner[] = { 2 };
+static const uint16_t new_owner[] = { 2 };
 static uint16_t next_port;
 
 /* UDP 443: server id of two bytes behind the first octet; ids 0x100 + n are backend n. */
 static int rows(void **state)
 {
-	char addr[16];
-
-	lb_clear(&lb);
+	edge_five_backends();
 	lb_tokens(&lb, true);
-	for (uint32_t id = 1; id <= 5; id++) {
-		snprintf(addr, sizeof(addr), "10.0.0.%u", 20 + id);
-		LB_BACKEND(&lb, .id = id, .addr = addr, .src = EDGE4);
-	}
 	for (unsigned v6 = 0; v6 <= 1; v6++)
 		LB_SERVICE(&lb, .addr = v6 ? VIP6 : VIP4, .port = 443, .proto = 17, .id = v6,
-			   .slots = 4093, .backends = ids, .n = 5, .flags = HG_SVC_QUIC_CID,
+			   .slots = 4093, .backends = edge_ids, .n = 5, .flags = HG_SVC_QUIC_CID,
 			   .cid_offset = 1, .cid_len = 2, .quic_block = 0, .quic_ids = 0x106);
 	memset(lb.quic, 0, sizeof(*lb.quic) * LB_QUIC);
 	return 0;
 }
 
-/* Server ids need nine blocks in the rows above; the map has eight: beyond its end is unknown. */
+/* Server edge_ids need nine blocks in the rows above; the map has eight: beyond its end is unknown. */
 static void give_ids(uint32_t first)
 {
 	for (uint32_t n = 1; n <= 5; n++) {
@@ -94,11 +63,9 @@ static unsigned send_short(bool v6, uint32_t server)
 
 static unsigned by_flow(bool v6, uint16_t sport)
 {
-	struct hg_flow_key k = { .sport = hg_be16(sport), .dport = hg_be16(443), .proto = 17 };
+	uint64_t hash = edge_hash(v6 ? CLIENT6 : CLIENT4, v6 ? VIP6 : VIP4, sport, 443, 17);
 
-	addr_of(k.src, v6 ? CLIENT6 : CLIENT4);
-	addr_of(k.dst, v6 ? VIP6 : VIP4);
-	return ids[hg_flow_slot(hg_flow_hash(&k, LB_SEED), 4093) % 5];
+	return edge_ids[hg_flow_slot(hash, 4093) % 5];
 }
 
 static void test_short(void **state)
@@ -110,7 +77,7 @@ static void test_short(void **state)
 		for (unsigned v6 = 0; v6 <= 1; v6++)
 			assert_int_equal(send_short(v6, 0x80 + 1 + i % 5), 1 + i % 5);
 	assert_int_equal(lb_events(&lb, HG_EVENT_QUIC_BY_ID), 200);
-	/* Unknown ids, ids beyond the service's and beyond the map's end. */
+	/* Unknown edge_ids, edge_ids beyond the service's and beyond the map's end. */
 	for (unsigned i = 0; i < 100; i++) {
 		static const uint32_t unknown[] = { 0, 0x80, 0x86, 0x105, 0x106, 0xffff };
 
@@ -221,5 +188,5 @@ int main(void)
 		ROW(test_moved_slot), ROW(test_odd),
 	};
 
-	return cmocka_run_group_tests_name("quic", tests, setup, teardown);
+	return cmocka_run_group_tests_name("quic", tests, edge_setup, edge_teardown);
 }

@@ -13,41 +13,16 @@
 
 #include <cmocka.h>
 
-#include "packet/run.h"
+#include "packet/edge.h"
 
-#define VIP4	"192.0.2.10"
-#define VIP6	"2001:db8::10"
-#define CLIENT4 "203.0.113.7"
-#define CLIENT6 "2001:db8:c::7"
-#define EDGE4	"10.0.0.1"
-#define E	ETH(.dst = EDGE_MAC, .src = ROUTER_MAC)
-#define TO4(a)	IP4(.src = CLIENT4, .dst = a)
-#define TO6(a)	IP6(.src = CLIENT6, .dst = a)
+#define TO4(a) IP4(.src = CLIENT4, .dst = a)
+#define TO6(a) IP6(.src = CLIENT6, .dst = a)
 
-static struct lb lb;
 static const uint16_t one[] = { 1 };
-
-static int setup(void **state)
-{
-	lb_load(&lb);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	lb_unload(&lb);
-	return 0;
-}
 
 static int clear(void **state)
 {
-	char addr[16];
-
-	lb_clear(&lb);
-	for (uint32_t id = 1; id <= 5; id++) {
-		snprintf(addr, sizeof(addr), "10.0.0.%u", 20 + id);
-		LB_BACKEND(&lb, .id = id, .addr = addr, .src = EDGE4);
-	}
+	edge_five_backends();
 	return 0;
 }
 
@@ -232,21 +207,18 @@ static void test_probe_limit(void **state)
 
 static void test_select(void **state)
 {
-	static const uint16_t ids[] = { 1, 2, 3, 4, 5 };
-	struct hg_flow_key k = { .dport = hg_be16(80), .proto = 6 };
 	unsigned seen[6] = { 0 };
 	struct pktbuf in;
 
-	LB_SERVICE(&lb, .addr = VIP4, .port = 80, .id = 1, .slots = 4093, .backends = ids, .n = 5);
-	addr_of(k.src, CLIENT4);
-	addr_of(k.dst, VIP4);
+	LB_SERVICE(&lb, .addr = VIP4, .port = 80, .id = 1, .slots = 4093, .backends = edge_ids,
+		   .n = 5);
 	for (unsigned i = 0; i < 2000; i++) {
+		uint64_t hash = edge_hash(CLIENT4, VIP4, (uint16_t)i, 80, 6);
 		unsigned id;
 
-		k.sport = hg_be16((uint16_t)i);
 		PKT(&in, E, TO4(VIP4), TCP(.sport = (uint16_t)i, .dport = 80));
 		id = backend_of(&in);
-		assert_int_equal(id, ids[hg_flow_slot(hg_flow_hash(&k, LB_SEED), 4093) % 5]);
+		assert_int_equal(id, edge_ids[hg_flow_slot(hash, 4093) % 5]);
 		assert_int_equal(backend_of(&in), id);
 		seen[id]++;
 	}
@@ -257,15 +229,14 @@ static void test_select(void **state)
 
 static void test_source_affinity(void **state)
 {
-	static const uint16_t ids[] = { 1, 2, 3, 4, 5 };
 	unsigned seen = 0;
 	struct pktbuf in;
 	char src[16];
 
-	LB_SERVICE(&lb, .addr = VIP4, .port = 80, .id = 1, .slots = 4093, .backends = ids, .n = 5,
-		   .flags = HG_SVC_NO_PORT_HASH);
-	LB_SERVICE(&lb, .addr = VIP4, .port = 443, .id = 2, .slots = 4093, .backends = ids, .n = 5,
-		   .flags = HG_SVC_NO_PORT_HASH);
+	LB_SERVICE(&lb, .addr = VIP4, .port = 80, .id = 1, .slots = 4093, .backends = edge_ids,
+		   .n = 5, .flags = HG_SVC_NO_PORT_HASH);
+	LB_SERVICE(&lb, .addr = VIP4, .port = 443, .id = 2, .slots = 4093, .backends = edge_ids,
+		   .n = 5, .flags = HG_SVC_NO_PORT_HASH);
 	for (unsigned i = 1; i < 50; i++) {
 		unsigned id;
 
@@ -315,7 +286,7 @@ static void test_broken_tables(void **state)
 	s->slots = 0xffffffffu;
 	EXPECT_DROP(&lb, &in, HG_DROP_INTERNAL);
 	s->slots = 13;
-	s->mode = HG_MODE_NAT;
+	s->mode = HG_MODE_ADDR + 1;
 	EXPECT_DROP(&lb, &in, HG_DROP_INTERNAL);
 	s->mode = 200;
 	EXPECT_DROP(&lb, &in, HG_DROP_INTERNAL);
@@ -336,5 +307,5 @@ int main(void)
 		ROW(test_no_backend),  ROW(test_broken_tables),
 	};
 
-	return cmocka_run_group_tests_name("service", tests, setup, teardown);
+	return cmocka_run_group_tests_name("service", tests, edge_setup, edge_teardown);
 }

@@ -40,7 +40,7 @@ static inline int fixture_tls(const struct subject *s, bool is_back, enum subjec
 {
 	memset(ret, 0, sizeof(*ret));
 	ret->type = SAMPLE_STR;
-	switch (f) {
+	switch ((unsigned)f) {
 	case TLS_SNI:
 		ret->str = STR("tls.example");
 		return 0;
@@ -50,8 +50,14 @@ static inline int fixture_tls(const struct subject *s, bool is_back, enum subjec
 	case TLS_CIPHER:
 		ret->str = STR("TLS_AES_128_GCM_SHA256");
 		return 0;
-	case TLS_CLIENT_S_DN:
+	case TLS_CLIENT_CERT + CERT_S_DN:
 		ret->str = STR("/C=FR/O=a/b/CN=one/CN=two");
+		return 0;
+	case TLS_SERVER_CERT + CERT_S_DN:
+		ret->str = is_back ? STR("/CN=server") : STR("/CN=ours");
+		return 0;
+	case TLS_SERVER_CERT + CERT_SAN:
+		ret->str = STR("DNS:a.example, DNS:b.example");
 		return 0;
 	case TLS_ERROR:
 	case TLS_CLIENT_ERR:
@@ -89,7 +95,50 @@ static inline int fixture_table(const struct subject *s, const struct table_op *
 	return 0;
 }
 
-static const struct subject_ops fixture_ops = { fixture_tls, fixture_count, fixture_table };
+static inline int fixture_tcp(const struct subject *s, bool is_back, enum subject_tcp_fact f,
+			      int64_t *ret)
+{
+	*ret = is_back ? 7000 : 12000 + (int64_t)f;
+	return 0;
+}
+
+static inline int fixture_kernel(const struct subject *s, enum kernel_fact f, int64_t *ret)
+{
+	*ret = 5 + (int64_t)f;
+	return 0;
+}
+
+/* The fact's number times 1,000, which is what makes `when` see a stream that went well to a server. */
+static inline int fixture_fact(const struct subject *s, enum subject_fact f, struct sample *ret)
+{
+	ret->sint = f == FACT_IS_ERROR || f == FACT_IS_SERVICE ? 0 : (int64_t)f * 1000;
+	return f == FACT_CUR_TARPIT_TIMEOUT ? -ENOENT : 0;
+}
+
+static inline int fixture_tlv(const struct subject *s, uint8_t type, struct str *ret)
+{
+	*ret = type == 0x02 ? STR("authority.example") : type == 0xe0 ? STR("own") : STR_NULL;
+	return ret->p ? 0 : -ENOENT;
+}
+
+static struct str fixture_captured[2][2];
+
+static inline int fixture_capture(const struct subject *s, bool is_rsp, unsigned slot,
+				  struct str value)
+{
+	if (slot < 2)
+		fixture_captured[is_rsp][slot] = value;
+	return 0;
+}
+
+static const struct subject_ops fixture_ops = { .tls = fixture_tls,
+						.count = fixture_count,
+						.table = fixture_table,
+						.fact = fixture_fact,
+						.proxy_tlv = fixture_tlv,
+						.capture = fixture_capture,
+						.tcp = fixture_tcp,
+						.kernel = fixture_kernel };
 
 static inline void fixture_field(struct http_msg *m, const char *name, const char *value)
 {

@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -398,6 +399,8 @@ static inline void origin_start(struct origin *o, void (*serve)(struct origin *o
 	pthread_mutex_init(&o->lock, NULL);
 	o->serve = serve;
 	o->fd = tcp_listen(&o->port);
+	/* What poll() announced may be reset before accept() takes it. */
+	fcntl(o->fd, F_SETFL, O_NONBLOCK);
 	assert_int_equal(pthread_create(&o->thread, NULL, origin_main, o), 0);
 }
 

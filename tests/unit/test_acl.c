@@ -290,6 +290,31 @@ static void test_inherited(void **state)
 	fixture_free(&f);
 }
 
+/* acl(): part of another ACL; no circle can come of it. */
+static void test_acl_in_acl(void **state)
+{
+	struct fixture f;
+	struct cond *c;
+	struct err err = { "" };
+	unsigned at;
+
+	setup(&f);
+	add_names(&f);
+	assert_int_equal(add(&f, "both", "acl(yes,!no)", &err, &at), 0);
+	assert_int_equal(add(&f, "more", "acl(both)", &err, &at), 0);
+	assert_int_equal(compile(&f, "more", &c, &err, &at), 0);
+	assert_int_equal(cond_eval(c, &f.s), 1);
+	assert_int_equal(compile(&f, "{ acl(more,no) }", &c, &err, &at), 0);
+	assert_int_equal(cond_eval(c, &f.s), 0);
+	/* An alternative more: not to what others are made of, nor to itself. */
+	assert_int_equal(add(&f, "more", "always_false", &err, &at), 0);
+	assert_int_equal(add(&f, "both", "acl(more)", &err, &at), -EINVAL);
+	assert_non_null(strstr(err.text, "before that"));
+	assert_int_equal(add(&f, "more", "acl(more)", &err, &at), -EINVAL);
+	assert_int_equal(add(&f, "new", "acl(new)", &err, &at), -EINVAL);
+	fixture_free(&f);
+}
+
 static void test_errors(void **state)
 {
 	static const struct {
@@ -495,11 +520,11 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_matches),	      cmocka_unit_test(test_conditions),
-		cmocka_unit_test(test_waiting),	      cmocka_unit_test(test_inherited),
-		cmocka_unit_test(test_errors),	      cmocka_unit_test(test_warnings),
-		cmocka_unit_test(test_big_sets),      cmocka_unit_test(test_big_networks),
-		cmocka_unit_test(test_out_of_memory),
+		cmocka_unit_test(test_matches),	     cmocka_unit_test(test_conditions),
+		cmocka_unit_test(test_waiting),	     cmocka_unit_test(test_inherited),
+		cmocka_unit_test(test_acl_in_acl),   cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_warnings),     cmocka_unit_test(test_big_sets),
+		cmocka_unit_test(test_big_networks), cmocka_unit_test(test_out_of_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -148,6 +148,30 @@ static void test_no_memory(void **state)
 	cert_put(c);
 }
 
+/* A leaf without its issuer is told of, once and with its line; what is complete or its own issuer is not. */
+static void test_missing_issuer(void **state)
+{
+	struct conf_pos pos = { .file = "x.cfg", .line = 7, .column = 5 };
+	struct cert_store *s = store_new(NULL);
+	char *alone = in_dir(&dir, "b.pem"), *whole = in_dir(&dir, "a.pem");
+	struct cert *c;
+	struct err err;
+
+	s->pos = &pos;
+	warnings[0] = '\0';
+	assert_int_equal(cert_store_get(s, whole, &c, &err), 0);
+	cert_warn_about_chain(s, c);
+	assert_string_equal(warnings, "");
+	assert_int_equal(cert_store_get(s, alone, &c, &err), 0);
+	cert_warn_about_chain(s, c);
+	assert_non_null(strstr(warnings, "x.cfg:7:5: certificate '"));
+	assert_non_null(strstr(warnings, "b.pem' comes without that of its issuer '/CN=Test CA'"));
+	warnings[0] = '\0';
+	cert_warn_about_chain(s, c);
+	assert_string_equal(warnings, "");
+	cert_store_free(s);
+}
+
 /* Unchanged files are shared with the generation before; changed ones are read again; warnings repeat. */
 static void test_store(void **state)
 {
@@ -166,7 +190,7 @@ static void test_store(void **state)
 	assert_int_equal(cert_store_get(two, p, &c2, &err), 0);
 	assert_ptr_equal(c1, c2);
 	assert_non_null(strstr(warnings, "has expired"));
-	assert_memory_equal(one->ticket_keys, two->ticket_keys, sizeof(one->ticket_keys));
+	assert_ptr_equal(one->own_tickets, two->own_tickets);
 	cert_store_free(one);
 	assert_int_equal(utimensat(AT_FDCWD, p, later, 0), 0);
 	one = store_new(two);
@@ -431,12 +455,12 @@ static void test_many_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_messages),	cmocka_unit_test(test_forms),
-		cmocka_unit_test(test_no_memory),	cmocka_unit_test(test_store),
-		cmocka_unit_test(test_lookup),		cmocka_unit_test(test_directory),
-		cmocka_unit_test(test_crt_list),	cmocka_unit_test(test_crt_list_errors),
-		cmocka_unit_test(test_client_messages), cmocka_unit_test(test_server_no_memory),
-		cmocka_unit_test(test_many_names),
+		cmocka_unit_test(test_messages),	 cmocka_unit_test(test_forms),
+		cmocka_unit_test(test_no_memory),	 cmocka_unit_test(test_store),
+		cmocka_unit_test(test_missing_issuer),	 cmocka_unit_test(test_lookup),
+		cmocka_unit_test(test_directory),	 cmocka_unit_test(test_crt_list),
+		cmocka_unit_test(test_crt_list_errors),	 cmocka_unit_test(test_client_messages),
+		cmocka_unit_test(test_server_no_memory), cmocka_unit_test(test_many_names),
 	};
 
 	return cmocka_run_group_tests(tests, make_files, remove_files);

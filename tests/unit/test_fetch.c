@@ -32,6 +32,7 @@ static void prepare(struct fixture *f)
 	f->log.n_req_captures = 2;
 	f->s.server_name = STR("s2");
 	f->s.server_id = 4;
+	f->s.back.err_text = "timed out";
 	f->s.start_wall_ns = WALL_NS - 5000000000ull;
 	f->s.is_first_request = true;
 	setenv("HG_TEST_ENV", "from env", 1);
@@ -80,6 +81,9 @@ static const struct expr_case http[] = {
 	{ "cookie(nope)", NULL },
 	{ "req.cook_cnt(a)", "2" },
 	{ "req.cook_val(b)", "22" },
+	{ "req.cook_names", "a,b,a" },
+	{ "req.cook_names(--)", "a--b--a" },
+	{ "res.cook_names", "sid" },
 	{ "scook(sid)", "q" },
 	{ "scook(path)", NULL },
 	{ "http_auth_user", "u" },
@@ -109,6 +113,9 @@ static const struct expr_case http[] = {
 static const struct expr_case connection[] = {
 	{ "src", "192.0.2.7" },
 	{ "src_port", "51544" },
+	{ "src_xdp_conn_cur", "5" },
+	{ "src_xdp_syn_rate", "6" },
+	{ "src_xdp_dropped", "7" },
 	{ "dst", "198.51.100.1" },
 	{ "dst_port", "443" },
 	{ "fc_src", "192.0.2.7" },
@@ -128,6 +135,13 @@ static const struct expr_case connection[] = {
 	{ "be_conn(none)", NULL },
 	{ "srv_is_up(b/s)", "1" },
 	{ "srv_conn(b/s)", "43" },
+	{ "fc_rtt", "12" },
+	{ "fc_rtt(us)", "12000" },
+	{ "fc_rttvar(us)", "12001" },
+	{ "fc_reordering", "12006" },
+	{ "bc_rtt(ms)", "7" },
+	{ "fc_err_str", NULL },
+	{ "bc_err_str", "timed out" },
 	{ "src_conn_cur", "10000" },
 	{ "src_get_gpc0(t)", "150000" },
 	{ "src_inc_gpc1", "151100" },
@@ -168,12 +182,17 @@ static const struct expr_case connection[] = {
 
 static void with_tls(struct fixture *f)
 {
-	f->s.front.is_tls = true;
+	f->s.front.is_tls = f->s.back.is_tls = true;
 }
 
 static const struct expr_case tls[] = {
 	{ "ssl_fc", "1" },
-	{ "ssl_bc", "0" },
+	{ "ssl_bc", "1" },
+	{ "ssl_f_s_dn", "/CN=ours" },
+	{ "ssl_f_s_dn(CN)", "ours" },
+	{ "ssl_s_s_dn(CN)", "server" },
+	{ "ssl_f_san", "DNS:a.example, DNS:b.example" },
+	{ "ssl_c_san", NULL },
 	{ "ssl_fc_sni", "tls.example" },
 	{ "ssl_fc_has_sni", "1" },
 	{ "ssl_fc_protocol", "TLSv1.3" },
@@ -210,8 +229,8 @@ static void test_errors(void **state)
 		{ "bin(zz)", 4, "not hexadecimal" },
 		{ "ipv4(::1)", 5, "not an IPv4" },
 		{ "int(9223372036854775808)", 4, "not an integer" },
-		{ "srv_conn(s)", 9, "backend/server" },
 		{ "srv_conn", 8, "needs 1 argument" },
+		{ "fc_rtt(s)", 7, "ms or us" },
 		{ "rand(0)", 5, "between 1" },
 		{ "uuid(1)", 5, "versions 4 and 7" },
 		{ "var(x)", 4, "not a variable" },
@@ -349,6 +368,61 @@ static void test_hello(void **state)
 	}
 }
 
+static void test_rdp(void **state)
+{
+	static const char head[] = "\x03\0\0\x2a\x25\xe0\0\0\0\0\0";
+	static const struct {
+		const char *line, *expr, *want; /* want NULL: no value */
+	} cases[] = {
+		{ "Cookie: mstshash=user\r\n", "req.rdp_cookie", "user" },
+		{ "Cookie: mstshash=user\r\n", "rdp_cookie(MSTSHASH)", "user" },
+		{ "cookie:msts=1.2.3\r\n", "req.rdp_cookie(msts)", "1.2.3" },
+		{ "Cookie: msts=\r\n", "req.rdp_cookie(msts)", "" },
+		{ "Cookie: mstshash=user\r\n", "req.rdp_cookie(msts)", NULL },
+		{ "Cookie: nothing\r\n", "req.rdp_cookie", NULL },
+		{ "Cookies: a=b\r\n", "req.rdp_cookie", NULL },
+		{ "Cookie: a=b\rx", "req.rdp_cookie", NULL },
+		{ "Cookie: a=b\r\n", "req.rdp_cookie_cnt", "1" },
+		{ "Cookie: a=b\r\n", "rdp_cookie_cnt(c)", "0" },
+	};
+	struct fixture f;
+	struct str v;
+
+	fixture_init(&f);
+	f.s.req = NULL;
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		size_t n = sizeof(head) - 1 + strlen(cases[i].line);
+		char *p = arena_alloc(&f.run, n);
+		int r;
+
+		memcpy(p, head, sizeof(head) - 1);
+		memcpy(p + sizeof(head) - 1, cases[i].line, strlen(cases[i].line));
+		f.s.payload = str_make(p, n);
+		f.s.is_payload_final = false;
+		r = eval_text(&f, cases[i].expr, &v);
+		if (r != (cases[i].want ? 0 : -ENOENT) ||
+		    (cases[i].want && !str_is_eq(v, str_from_cstr(cases[i].want))))
+			fail_msg("%s of %s: %d", cases[i].expr, cases[i].line, r);
+		/* Cut anywhere it waits, as long as it looks like one. */
+		for (size_t cut = 0; cut + 2 < n && i < 3; cut++) {
+			char *copy = mem_alloc(cut + 1);
+
+			memcpy(copy, p, cut);
+			f.s.payload = str_make(copy, cut);
+			f.s.is_payload_final = false;
+			assert_int_equal(eval_text(&f, "req.rdp_cookie", &v), -EAGAIN);
+			f.s.is_payload_final = true;
+			assert_int_equal(eval_text(&f, "req.rdp_cookie", &v), -ENOENT);
+			mem_free(copy);
+		}
+	}
+	/* Something else altogether is told at its first byte. */
+	f.s.is_payload_final = false;
+	f.s.payload = STR("GET");
+	assert_int_equal(eval_text(&f, "req.rdp_cookie", &v), -ENOENT);
+	fixture_free(&f);
+}
+
 /* Any broken byte: no crash, no read outside (the sanitizers watch). */
 static void test_hostile_hello(void **state)
 {
@@ -425,8 +499,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tables),	      cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_docs),	      cmocka_unit_test(test_hello),
-		cmocka_unit_test(test_hostile_hello), cmocka_unit_test(test_empty_subject),
-		cmocka_unit_test(test_userlist),
+		cmocka_unit_test(test_rdp),	      cmocka_unit_test(test_hostile_hello),
+		cmocka_unit_test(test_empty_subject), cmocka_unit_test(test_userlist),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -130,7 +130,9 @@ static const struct h2_ops ops = {
 	on_request, on_response, on_data, on_trailers, on_end, on_close, on_window, on_goaway,
 };
 
-static const struct h2_limits limits = { 8192, 20, true };
+static const struct h2_limits limits = { .max_head = 8192,
+					 .max_fields = 20,
+					 .allow_connect_protocol = true };
 static struct peer server, client;
 static uint64_t now;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* links: ctl lb net conf expr http ev base */
+/* links: ctl dp lb net conf expr http ev base */
 /*
  * Health checks against real listeners on the loopback interface: what they find, what they do to a server's state, and
  * the words they say it with. The worker and the datapath are doubles.
@@ -34,6 +34,11 @@ void ctl_server_changed(struct ctl *ctl, struct server *s)
 {
 	n_changed++;
 	assert_int_equal(lb_rebuild(&ctl->registry, s->be), 0);
+}
+
+void *worker_owner(const struct worker *w)
+{
+	return (void *)(uintptr_t)w;
 }
 
 void worker_shutdown_server(struct worker *w, struct server *s, char code)
@@ -258,13 +263,14 @@ static struct proxy_snapshot *publish(struct env *e, const char *fmt, ...)
 			&snap->arena, (px->n_servers + 1) * sizeof(struct tls_client *));
 		list_for_each(l, &px->servers) {
 			struct conf_server *cs = list_entry(l, struct conf_server, link);
+			struct tls_client *cli;
 
-			if (cs->is_ssl || cs->check_ssl)
-				assert_int_equal(
-					tls_client_new(snap->certs, cs, &snap->conf->global,
-						       &snap->tls[px->index][cs->pos_in_backend],
-						       &err),
-					0);
+			if (!cs->needs_tls)
+				continue;
+			assert_int_equal(
+				tls_client_new(snap->certs, cs, &snap->conf->global, &cli, &err),
+				0);
+			snap->tls[px->index][cs->pos_in_backend] = cli;
 		}
 	}
 	assert_int_equal(lb_registry_prepare(&e->ctl.registry, snap->conf, &snap->arena,
@@ -467,6 +473,7 @@ static void run_case(struct env *e, const struct http_case *c)
 }
 
 #define OK_HELLO "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+#define FIELDS	 "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-A: a, b\r\nX-C: hello\r\n\r\n"
 #define CHUNKED \
 	"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n"
 
@@ -515,6 +522,67 @@ static void test_http_answers(void **state)
 		{ "option httpchk\n http-check expect string hello",
 		  "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhell", CHECK_STATUS_L7RSP, 0, "" },
 		{ "option httpchk\n timeout check 30", NULL, CHECK_STATUS_L7TOUT, 0, "" },
+		{ "option httpchk\n http-check expect hdr name x-a value b", FIELDS,
+		  CHECK_STATUS_L7OK, 200, "" },
+		{ "option httpchk\n http-check expect fhdr name x-a value b", FIELDS,
+		  CHECK_STATUS_L7STS, 200, "HTTP header pattern did not match" },
+		{ "option httpchk\n http-check expect fhdr name X-A value \"a, b\"", FIELDS,
+		  CHECK_STATUS_L7OK, 200, "" },
+		{ "option httpchk\n http-check expect ! hdr name -m beg X- value -m reg ^[bc]$",
+		  FIELDS, CHECK_STATUS_L7STS, 200, "HTTP header pattern matched unwanted header" },
+		{ "option httpchk\n http-check expect hdr name -m end -c value -m sub llo", FIELDS,
+		  CHECK_STATUS_L7OK, 200, "" },
+		{ "option httpchk\n http-check expect hdr name -m reg ^x-[a-b]$ value -m end lo",
+		  FIELDS, CHECK_STATUS_L7STS, 200, "HTTP header pattern did not match" },
+		{ "option httpchk\n http-check expect hdr name x-none", FIELDS, CHECK_STATUS_L7STS,
+		  200, "HTTP header pattern did not match" },
+		{ "option httpchk\n http-check expect error-status L7RSP on-error \"%[srv_name] "
+		  "said "
+		  "%[status]\" status 201",
+		  FIELDS, CHECK_STATUS_L7RSP, 200, "s1 said 200" },
+		{ "option httpchk\n http-check expect ok-status L7OKC on-success "
+		  "%[res.hdr(x-c)] status 200",
+		  FIELDS, CHECK_STATUS_L7OKC, 200, "hello" },
+		{ "option httpchk\n timeout check 30\n http-check expect tout-status L6TOUT status "
+		  "200",
+		  NULL, CHECK_STATUS_L6TOUT, 0, "" },
+		{ "option httpchk\n http-check expect status-code int(299) status 200", OK_HELLO,
+		  CHECK_STATUS_L7OK, 299, "" },
+		{ "option httpchk\n http-check expect status-code res.hdr(x-n) status 201",
+		  "HTTP/1.1 200 OK\r\nX-N: 777\r\n\r\n", CHECK_STATUS_L7STS, 777, "OK" },
+		{ "option httpchk\n http-check set-var(check.w) str(hel),concat(lo)\n"
+		  " http-check expect string-lf \"y %[var(check.w)]\"",
+		  "HTTP/1.0 200 OK\r\n\r\nsay hello", CHECK_STATUS_L7OK, 200, "" },
+		{ "option httpchk\n http-check expect ! string-lf %[srv_name]",
+		  "HTTP/1.0 200 OK\r\n\r\nI am s1", CHECK_STATUS_L7RSP, 200,
+		  "HTTP check matched unwanted content" },
+		{ "option httpchk\n http-check expect string-lf %[var(check.none)]",
+		  "HTTP/1.0 200 OK\r\n\r\nx", CHECK_STATUS_L7OK, 200, "" },
+		{ "option httpchk\n http-check set-var-fmt(check.n) \"%[srv_name]\"\n"
+		  " http-check expect hdr name-lf \"x-%[var(check.n)]\" value-lf "
+		  "%[var(check.n)]1",
+		  "HTTP/1.0 200 OK\r\nX-S1: a, s11\r\n\r\n", CHECK_STATUS_L7OK, 200, "" },
+		{ "option httpchk\n http-check connect\n http-check send uri /1\n"
+		  " http-check expect status 200\n"
+		  " http-check set-var(check.body) res.body\n http-check connect linger\n"
+		  " http-check send meth GET uri /2\n"
+		  " http-check expect string-lf %[var(check.body)]",
+		  "HTTP/1.0 200 OK\r\n\r\nsame", CHECK_STATUS_L7OK, 200, "" },
+		{ "option httpchk\n http-check connect\n http-check send uri /1\n"
+		  " http-check expect status 200\n http-check connect port 1\n"
+		  " http-check send uri /2",
+		  OK_HELLO, CHECK_STATUS_L4CON, 0, "Connection refused" },
+		{ "option httpchk\n http-check connect\n http-check send uri /1\n"
+		  " http-check expect status 500\n http-check connect\n"
+		  " http-check send uri /2",
+		  "HTTP/1.0 500 Bad\r\n\r\n", CHECK_STATUS_L7STS, 500, "Bad" },
+		{ "option httpchk\n http-check set-var(check.p) int(1)\n"
+		  " http-check unset-var(check.none)\n http-check connect port var(check.p)",
+		  OK_HELLO, CHECK_STATUS_L4CON, 0, "Connection refused" },
+		{ "option httpchk\n http-check connect port 1", OK_HELLO, CHECK_STATUS_L4CON, 0,
+		  "Connection refused" },
+		{ "option httpchk\n http-check connect addr 127.0.0.2 linger proto h1", OK_HELLO,
+		  CHECK_STATUS_L4CON, 0, "Connection refused" },
 	};
 	struct env *e = *state;
 
@@ -550,6 +618,125 @@ static void test_http_request(void **state)
 			 e->a.port));
 	WAIT_FOR(e, srv(e, "b2", "s1")->check.status == CHECK_STATUS_L7OK);
 	assert_string_equal(e->a.got, "OPTIONS / HTTP/1.0\r\nConnection: close\r\n\r\n");
+}
+
+/* Expressions in the request; one that would break it is not sent. */
+static void test_request_formats(void **state)
+{
+	struct env *e = *state;
+
+	peer_open(&e->a, e->ctl.loop, 0);
+	e->a.reply = OK_HELLO;
+	begin(e, publish(e,
+			 DEFAULTS "backend be\n option httpchk\n http-check send meth POST uri-lf "
+				  "/for/%%[srv_name] ver HTTP/1.1 hdr Host h hdr X-S "
+				  "\"a %%[srv_name]%%[bin(0d0a),hex]%%[str(x)]\" body-lf "
+				  "\"id=%%[srv_id]\"\n server s1 127.0.0.1:%u check\n",
+			 e->a.port));
+	WAIT_FOR(e, srv(e, "be", "s1")->check.status == CHECK_STATUS_L7OK);
+	assert_string_equal(e->a.got, "POST /for/s1 HTTP/1.1\r\nHost: h\r\nX-S: a s10D0Ax\r\n"
+				      "Content-Length: 4\r\n"
+				      "Connection: close\r\n\r\nid=1");
+	health_destroy(e->ctl.health);
+	e->ctl.health = NULL;
+	begin(e, publish(e,
+			 DEFAULTS "backend b2\n option httpchk\n http-check send uri-lf "
+				  "\"/x y\"\n server s1 127.0.0.1:%u check\n",
+			 e->a.port));
+	WAIT_FOR(e, srv(e, "b2", "s1")->check.status == CHECK_STATUS_SOCKERR);
+	assert_string_equal(srv(e, "b2", "s1")->check.desc,
+			    "the format gave no target for a request");
+}
+
+/* Where a server begins, and begins again after maintenance. */
+static void test_init_state(void **state)
+{
+	static const struct {
+		const char *name;
+		uint32_t health;
+		enum server_op op;
+	} cases[] = {
+		{ "up", 2, SERVER_RUNNING },
+		{ "fully-up", 4, SERVER_RUNNING },
+		{ "down", 1, SERVER_STOPPED },
+		{ "fully-down", 0, SERVER_STOPPED },
+	};
+	struct env *e = *state;
+
+	begin(e, publish(e, DEFAULTS "backend be\n default-server check inter 1h\n"
+				     " server up 127.0.0.1:1\n"
+				     " server fully-up 127.0.0.1:1 init-state fully-up\n"
+				     " server down 127.0.0.1:1 init-state down\n"
+				     " server fully-down 127.0.0.1:1 init-state fully-down\n"
+				     " server plain 127.0.0.1:1 no-check init-state fully-down\n"));
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct server *s = srv(e, "be", cases[i].name);
+
+		assert_int_equal(s->check.health, cases[i].health);
+		assert_int_equal(atomic_load(&s->op), cases[i].op);
+		server_set_admin(&e->ctl.registry, s, SERVER_FORCED_MAINT, 0);
+		health_admin_changed(e->ctl.health, s);
+		health_set_enabled(e->ctl.health, s, false);
+		s->check.health = 3;
+		server_set_admin(&e->ctl.registry, s, 0, SERVER_FORCED_MAINT);
+		health_admin_changed(e->ctl.health, s);
+		assert_int_equal(s->check.health, cases[i].health);
+		assert_int_equal(atomic_load(&s->op), cases[i].op);
+	}
+	assert_true(is_logged(e, "Server be/down is DOWN/READY (leaving forced maintenance)."));
+	assert_int_equal(atomic_load(&srv(e, "be", "plain")->op), SERVER_RUNNING);
+}
+
+/* `set server … check-addr` and its kin, and what a reload makes of them. */
+static void test_places(void **state)
+{
+	struct env *e = *state;
+	struct server *s;
+	struct check_place now;
+	struct addr other;
+
+	assert_int_equal(addr_parse_ip(STR("127.0.0.9"), &other), 0);
+	peer_open(&e->a, e->ctl.loop, 0);
+	peer_open(&e->b, e->ctl.loop, 0);
+	begin(e,
+	      publish(e,
+		      DEFAULTS "backend be\n server s1 127.0.0.1:%u check agent-check agent-port "
+			       "%u agent-inter 20 agent-send old\n server s2 127.0.0.1:1\n",
+		      e->a.port, e->b.port));
+	s = srv(e, "be", "s1");
+	WAIT_FOR(e, s->check.status == CHECK_STATUS_L4OK && strcmp(e->b.got, "old") == 0);
+	assert_int_equal(health_set_agent_text(e->ctl.health, s, STR("new")), 0);
+	WAIT_FOR(e, strcmp(e->b.got, "new") == 0);
+	assert_int_equal(health_set_place(e->ctl.health, s, false, NULL, 1), 0);
+	WAIT_FOR(e, s->check.status == CHECK_STATUS_L4CON);
+	assert_int_equal(health_set_place(e->ctl.health, s, false, NULL, e->b.port), 0);
+	WAIT_FOR(e, s->check.status == CHECK_STATUS_L4OK);
+	assert_int_equal(health_set_place(e->ctl.health, s, false, &other, 0), 0);
+	WAIT_FOR(e, s->check.status == CHECK_STATUS_L4CON);
+	assert_int_equal(health_get_place(e->ctl.health, s, false).port, e->b.port);
+	s = srv(e, "be", "s2");
+	assert_int_equal(health_set_place(e->ctl.health, s, false, NULL, 1), -ENOENT);
+	assert_int_equal(health_set_place(e->ctl.health, s, true, NULL, 1), -ENOENT);
+	assert_int_equal(health_set_agent_text(e->ctl.health, s, STR("x")), -ENOENT);
+	/* The same line: what was said stays. */
+	begin(e,
+	      publish(e,
+		      DEFAULTS "backend be\n server s1 127.0.0.1:%u check agent-check agent-port "
+			       "%u agent-inter 20 agent-send old\n",
+		      e->a.port, e->b.port));
+	s = srv(e, "be", "s1");
+	now = health_get_place(e->ctl.health, s, false);
+	assert_true(addr_is_ip_eq(&now.addr, &other));
+	e->b.got[0] = '\0';
+	WAIT_FOR(e, strcmp(e->b.got, "new") == 0);
+	/* Another one: it holds. */
+	begin(e, publish(e,
+			 DEFAULTS "backend be\n server s1 127.0.0.1:%u check port %u agent-check "
+				  "agent-port %u agent-inter 20 agent-send now\n",
+			 e->a.port, e->a.port, e->b.port));
+	s = srv(e, "be", "s1");
+	assert_int_equal(health_get_place(e->ctl.health, s, false).addr.sa.sa_family, AF_UNSPEC);
+	WAIT_FOR(e, s->check.status == CHECK_STATUS_L4OK && strcmp(e->b.got, "now") == 0);
 }
 
 static void test_disable_on_404(void **state)
@@ -619,6 +806,37 @@ static void test_tcp_scripts(void **state)
 		{ "option tcp-check\n tcp-check connect\n tcp-check expect string 220\n"
 		  " tcp-check connect linger\n tcp-check expect string 220",
 		  NULL, CHECK_STATUS_L7OK, 0, "(tcp-check)" },
+		{ "option tcp-check\n tcp-check connect addr 127.0.0.1 default proto h1\n"
+		  " tcp-check expect string 220",
+		  NULL, CHECK_STATUS_L7OK, 0, "(tcp-check)" },
+		{ "option tcp-check\n tcp-check connect addr 127.0.0.2", NULL, CHECK_STATUS_L4CON,
+		  0, "Connection refused at step 1 of tcp-check (connect)" },
+		{ "option tcp-check\n tcp-check expect string 220\n"
+		  " tcp-check send-lf \"%[srv_name]\"\n tcp-check expect on-error \"bad "
+		  "%[srv_name]\" "
+		  "error-status L7STS rbinary 706f",
+		  "pong", CHECK_STATUS_L7STS, 0, "bad s1" },
+		{ "option tcp-check\n tcp-check set-var(check.b) str(220)\n"
+		  " tcp-check expect string-lf %[var(check.b)]\n"
+		  " tcp-check send-binary-lf %[str(xy),hex]\n"
+		  " tcp-check set-var(check.x,ifnotexists) str(pong),hex\n"
+		  " tcp-check set-var(check.x,ifnotexists) str(ping)\n"
+		  " tcp-check expect binary-lf %[var(check.x)]",
+		  "pong", CHECK_STATUS_L7OK, 0, "(tcp-check)" },
+		{ "option tcp-check\n tcp-check expect string 220\n tcp-check send-binary-lf abc",
+		  NULL, CHECK_STATUS_SOCKERR, 0,
+		  "the format gave no hexadecimal digits at step 2 of tcp-check (send)" },
+		{ "option tcp-check\n tcp-check set-var-fmt(check.b) \"%[res.payload(0,3)]\"\n"
+		  " tcp-check expect string 220\n"
+		  " tcp-check set-var-fmt(check.b) \"%[res.payload(0,3)]\"\n"
+		  " tcp-check expect status-code var(check.b) on-success "
+		  "\"%[var(check.b)] %[res.payload(4,2)]\" string hi",
+		  NULL, CHECK_STATUS_L7OK, 220, "220 hi" },
+		{ "option tcp-check\n timeout check 30\n tcp-check set-var(check.w) str(no)\n"
+		  " tcp-check expect string-lf %[var(check.w)]pe",
+		  NULL, CHECK_STATUS_L7TOUT, 0, " at step 2 of tcp-check (expect string 'nope')" },
+		{ "option tcp-check\n tcp-check expect ok-status L6OK on-success fine string 220",
+		  NULL, CHECK_STATUS_L6OK, 0, "fine" },
 		{ "option tcp-check\n tcp-check connect port 1", NULL, CHECK_STATUS_L4CON, 0,
 		  "Connection refused at step 1 of tcp-check (connect port 1)" },
 	};
@@ -667,16 +885,25 @@ static void test_tls(void **state)
 /* A TLS server: handshakes, and waits for the end. */
 struct tls_peer {
 	struct listener listener;
+	struct tls_server *_Atomic tls;
 	struct net_worker nw;
 };
 
+static char tls_peer_saw[4096]; /* "[protocol name]" of each handshake */
+
 static void tls_peer_on_event(struct conn *c)
 {
+	size_t len = strlen(tls_peer_saw);
 	char byte;
 	ssize_t n;
 
 	if (conn_advance(c) == -EAGAIN)
 		return;
+	if (!c->owner && c->state == CONN_OPEN) {
+		snprintf(tls_peer_saw + len, sizeof(tls_peer_saw) - len,
+			 "[" STR_FMT " " STR_FMT "]", STR_ARG(conn_alpn(c)), STR_ARG(conn_sni(c)));
+		c->owner = c; /* once */
+	}
 	n = c->state == CONN_OPEN ? conn_recv(c, &byte, 1) : 0;
 	if (n == -EAGAIN)
 		return;
@@ -685,6 +912,7 @@ static void tls_peer_on_event(struct conn *c)
 
 static void tls_peer_on_accept(struct listener *l, struct conn *c)
 {
+	c->owner = NULL;
 	c->on_event = tls_peer_on_event;
 	tls_peer_on_event(c);
 }
@@ -694,6 +922,7 @@ static void test_tls_passes(void **state)
 	struct env *e = *state;
 	struct tls_peer tp = { .listener.fd = -1 };
 	struct listen_socket *ls;
+	struct tls_server *tls;
 	struct cert_store *store;
 	struct conf_global g;
 	struct conf_bind b = bind_line(free_port());
@@ -710,10 +939,18 @@ static void test_tls_passes(void **state)
 	made_free(&cert);
 	memset(&g, 0, sizeof(g));
 	b.is_ssl = true;
+	b.tls.has_alpn = true;
+	b.tls.alpn = (char[]){ "\x06"
+			       "acme/1"
+			       "\x08"
+			       "http/1.1" };
+	b.tls.alpn_len = 16;
 	b.crts = crts;
 	b.n_crts = 1;
 	assert_int_equal(cert_store_new(NULL, &store, &err), 0);
-	assert_int_equal(tls_server_new(store, &b, &g, &tp.listener.tls, &err), 0);
+	assert_int_equal(tls_server_new(store, &b, &g, &tls, &err), 0);
+	atomic_init(&tp.tls, tls);
+	tp.listener.tls = &tp.tls;
 	assert_int_equal(listen_open(&b, 1, NULL, &ls, &err), 0);
 	net_worker_init(&tp.nw, e->ctl.loop, 0);
 	tp.listener.nw = &tp.nw;
@@ -721,18 +958,30 @@ static void test_tls_passes(void **state)
 	tp.listener.on_accept = tls_peer_on_accept;
 	assert_int_equal(listener_start(&tp.listener, ls->fds[0]), 0);
 
-	begin(e, publish(e,
-			 DEFAULTS "backend be\n default-server ssl ca-file %s check inter 1s\n"
-				  " server s 127.0.0.1:%u check-sni localhost\n"
-				  " server wrong 127.0.0.1:%u check-sni example.org inter 50\n"
-				  " server none 127.0.0.1:%u verify none inter 70\n",
-			 pem, b.ep.port, b.ep.port, b.ep.port));
+	begin(e,
+	      publish(e,
+		      DEFAULTS
+		      "backend be\n default-server ssl ca-file %s check inter 1s\n"
+		      " server s 127.0.0.1:%u check-sni localhost\n"
+		      " server wrong 127.0.0.1:%u check-sni example.org inter 50\n"
+		      " server none 127.0.0.1:%u verify none inter 70\n"
+		      "backend own\n option tcp-check\n tcp-check connect ssl linger\n"
+		      " server s 127.0.0.1:%u check ssl verify none inter 70 check-alpn http/1.1\n"
+		      "backend script\n option tcp-check\n tcp-check connect ssl sni x.example "
+		      "alpn "
+		      "acme/1,http/1.1 linger\n server s 127.0.0.1:%u check verify none inter 70\n",
+		      pem, b.ep.port, b.ep.port, b.ep.port, b.ep.port, b.ep.port));
 	s = srv(e, "be", "s");
 	wrong = srv(e, "be", "wrong");
 	none = srv(e, "be", "none");
 	WAIT_FOR(e, s->check.status > CHECK_STATUS_START &&
 			    wrong->check.status > CHECK_STATUS_START &&
 			    none->check.status > CHECK_STATUS_START);
+	WAIT_FOR(e, srv(e, "script", "s")->check.status == CHECK_STATUS_L6OK);
+	/* Without `linger` the reset may overtake the end of the handshake. */
+	WAIT_FOR(e, srv(e, "own", "s")->check.status == CHECK_STATUS_L6OK);
+	WAIT_FOR(e,
+		 strstr(tls_peer_saw, "[http/1.1 ]") && strstr(tls_peer_saw, "[acme/1 x.example]"));
 	assert_int_equal(s->check.status, CHECK_STATUS_L6OK);
 	assert_int_equal(none->check.status, CHECK_STATUS_L6OK);
 	assert_int_equal(wrong->check.status, CHECK_STATUS_L6RSP);
@@ -961,12 +1210,12 @@ static void test_observe(void **state)
 	WAIT_FOR(e, s->check.status == CHECK_STATUS_L4OK && m->check.status == CHECK_STATUS_L4OK &&
 			    d->check.status == CHECK_STATUS_L4OK);
 	atomic_store(&s->observed_errors, 4);
-	health_tick(e->ctl.health);
+	health_observe(e->ctl.health);
 	assert_int_equal(s->check.health, 4);
 	atomic_store(&s->observed_errors, 5);
 	atomic_store(&m->observed_errors, 6);
 	atomic_store(&d->observed_errors, 7);
-	health_tick(e->ctl.health);
+	health_on_observed((struct worker *)&e->ctl);
 	assert_int_equal(s->check.health, 3);
 	assert_int_equal(s->check.status, CHECK_STATUS_HANA);
 	assert_string_equal(s->check.desc, "Detected 5 consecutive errors");
@@ -1041,9 +1290,15 @@ static void test_bad_regex(void **state)
 {
 	struct env *e = *state;
 	struct proxy_snapshot *snap =
-		publish(e, DEFAULTS "backend be\n option httpchk\n http-check expect rstring a(b\n"
+		publish(e, DEFAULTS "backend be\n option httpchk\n http-check expect rstring ab\n"
 				    " server s1 127.0.0.1:1 check\n");
+	struct conf_proxy *px = conf_find_proxy(snap->conf, STR("be"), CONF_CAP_BACKEND);
+	struct conf_check_step *step = list_entry(px->check.steps.next, struct conf_check_step,
+						  link);
 
+	/* Reading the configuration would have found it. */
+	step->expect.text = (char *)(uintptr_t)"a(b";
+	step->expect.text_len = 3;
 	assert_int_equal(health_create(&e->ctl, &e->ctl.health), 0);
 	assert_int_equal(health_configure(e->ctl.health, snap), -EINVAL);
 	assert_true(is_logged(e, "health checks are suspended: test.cfg:"));
@@ -1150,6 +1405,9 @@ int main(void)
 		T(test_http_answers),
 		T(test_http_request),
 		T(test_disable_on_404),
+		T(test_request_formats),
+		T(test_init_state),
+		T(test_places),
 		T(test_tcp_scripts),
 		T(test_tls),
 		T(test_tls_passes),

@@ -53,7 +53,7 @@ static void put(struct idle_fx *i, unsigned n)
 
 static struct conn *get(struct idle_fx *i)
 {
-	return idle_get(i->s, i->cs, 0);
+	return idle_get(i->s, i->cs, 0, 0);
 }
 
 static void test_last_in_first_out(void **state)
@@ -68,7 +68,7 @@ static void test_last_in_first_out(void **state)
 	assert_int_equal(i.s->w[0].ctr->idle_conns, 3);
 	assert_int_equal(fx_idled, 3);
 	assert_string_equal(i.conns[0].doing, "idle");
-	assert_null(idle_get(i.s, i.cs, 1)); /* of the other worker */
+	assert_null(idle_get(i.s, i.cs, 1, 0)); /* of the other worker */
 	assert_ptr_equal(get(&i), &i.conns[2]);
 	put(&i, 3);
 	assert_ptr_equal(get(&i), &i.conns[3]);
@@ -192,6 +192,43 @@ static void test_address_change(void **state)
 	idle_fini(&i);
 }
 
+/* A request gets what was opened with the same, the latest first; the others stay. */
+static void test_keys(void **state)
+{
+	const uint64_t keys[] = { 0, 7, 9, 7, 7 + NET_KEY_BUCKETS, 0, 9 };
+	struct idle_fx i;
+
+	idle_init(&i);
+	for (unsigned n = 0; n < ARRAY_SIZE(keys); n++) {
+		i.conns[n].pool_key = keys[n];
+		put(&i, n);
+	}
+	assert_int_equal(i.s->w[0].n_idle, 7);
+	assert_null(idle_get(i.s, i.cs, 0, 8));
+	assert_ptr_equal(idle_get(i.s, i.cs, 0, 7), &i.conns[3]);
+	assert_ptr_equal(idle_get(i.s, i.cs, 0, 7), &i.conns[1]);
+	assert_null(idle_get(i.s, i.cs, 0, 7));
+	assert_ptr_equal(idle_get(i.s, i.cs, 0, 7 + NET_KEY_BUCKETS), &i.conns[4]);
+	assert_ptr_equal(get(&i), &i.conns[5]);
+	idle_forget(i.s, 0, &i.conns[6]);
+	assert_ptr_equal(idle_get(i.s, i.cs, 0, 9), &i.conns[2]);
+	assert_null(idle_get(i.s, i.cs, 0, 9));
+	put(&i, 3);
+	put(&i, 1);
+	i.conns[1].peer_closed = true;
+	assert_ptr_equal(idle_get(i.s, i.cs, 0, 7), &i.conns[3]);
+	assert_int_equal(fx_closed, 1);
+	/* Old ones with and without a key; then all. */
+	put(&i, 3);
+	put(&i, 4);
+	i.conns[0].since_ns = i.conns[3].since_ns = 1;
+	idle_purge(i.s, 0, 1, false);
+	assert_int_equal(fx_closed, 3);
+	assert_int_equal(i.s->w[0].n_idle, 1);
+	idle_fini(&i);
+	assert_int_equal(fx_closed, 4);
+}
+
 static void test_forget(void **state)
 {
 	struct idle_fx i;
@@ -247,6 +284,7 @@ int main(void)
 		cmocka_unit_test(test_pool_max_conn),
 		cmocka_unit_test(test_max_reuse),
 		cmocka_unit_test(test_address_change),
+		cmocka_unit_test(test_keys),
 		cmocka_unit_test(test_forget),
 		cmocka_unit_test(test_purge),
 	};

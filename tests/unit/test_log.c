@@ -103,7 +103,9 @@ static void envelopes(void **state)
 		const char *sd, *pattern;
 	} t[] = {
 		{ LOG_FMT_LOCAL, false, "", "^<134>" SYSLOG " haproxy\\[4321\\]: GET /\n$" },
-		{ LOG_FMT_LOCAL, true, "", "^<134>" SYSLOG " edge1 haproxy\\[4321\\]: GET /\n$" },
+		{ LOG_FMT_LOCAL, true, "", "^<134>" SYSLOG " haproxy\\[4321\\]: GET /\n$" },
+		{ LOG_FMT_DEFAULT, false, "", "^<134>" SYSLOG " haproxy\\[4321\\]: GET /\n$" },
+		{ LOG_FMT_DEFAULT, true, "", "^<134>" SYSLOG " edge1 haproxy\\[4321\\]: GET /\n$" },
 		{ LOG_FMT_RFC3164, false, "",
 		  "^<134>" SYSLOG " localhost haproxy\\[4321\\]: GET /\n$" },
 		{ LOG_FMT_RFC3164, true, "", "^<134>" SYSLOG " edge1 haproxy\\[4321\\]: GET /\n$" },
@@ -121,12 +123,11 @@ static void envelopes(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
 		target.format = t[i].format;
-		target.with_host = t[i].with_host;
+		log_set_identity(STR("haproxy"), 4321, t[i].with_host ? STR("edge1") : STR_NULL);
 		log_emit(&target, 1, LOG_LVL_INFO, STR_NULL, str_from_cstr(t[i].sd), STR("GET /"));
 		assert_match(receive(fd), t[i].pattern);
 	}
 	target.format = LOG_FMT_LOCAL;
-	target.with_host = false;
 	log_emit(&target, 1, LOG_LVL_INFO, STR("web-tag"), STR_NULL, STR("x"));
 	assert_match(receive(fd), " web-tag\\[4321\\]: x\n$");
 	log_set_identity(STR("other"), 99, STR_NULL);
@@ -209,10 +210,12 @@ static void sampling_splits_exactly(void **state)
 		fds[i] = open_udp(&t[i]);
 		t[i].format = LOG_FMT_RAW;
 		t[i].sample_of = 3;
+		t[i].n_samples = 1;
 	}
-	t[0].sample_lo = t[0].sample_hi = 1;
-	t[1].sample_lo = 2;
-	t[1].sample_hi = 3;
+	t[0].samples[0] = (struct log_range){ 1, 1 };
+	t[1].samples[0] = (struct log_range){ 2, 2 };
+	t[1].samples[1] = (struct log_range){ 3, 3 };
+	t[1].n_samples = 2;
 	t[2].sample_of = 0;
 	for (int i = 0; i < 30; i++) {
 		char line[16];

@@ -61,6 +61,7 @@ struct world {
 	struct listen_socket *ls;
 	struct listener l;
 	struct tls_server *ts;
+	struct tls_server *_Atomic ts_now;
 	struct tls_client *tc;
 	struct addr to;
 	struct end server, client;
@@ -120,9 +121,12 @@ static void world_start(struct world *w)
 	if (tls_client_new(w->store, &w->srv, &w->g, &w->tc, &err))
 		fail_msg("%s", err.text);
 	assert_int_equal(listen_open(&w->bind, 1, NULL, &w->ls, &err), 0);
-	w->l = (struct listener){
-		.nw = &w->b.nw, .bind = &w->bind, .owner = w, .on_accept = on_accept, .tls = w->ts
-	};
+	atomic_store(&w->ts_now, w->ts);
+	w->l = (struct listener){ .nw = &w->b.nw,
+				  .bind = &w->bind,
+				  .owner = w,
+				  .on_accept = on_accept,
+				  .tls = &w->ts_now };
 	assert_int_equal(listener_start(&w->l, w->ls->fds[0]), 0);
 }
 
@@ -212,7 +216,7 @@ static bool got_cert(struct world *w, const struct made *m)
 	bool ok;
 
 	arena_init(&a, 512);
-	ok = conn_tls_field(w->client.c, TLS_SERVER_DER, &a, &s) == 0 &&
+	ok = conn_tls_field(w->client.c, TLS_SERVER_CERT + CERT_DER, &a, &s) == 0 &&
 	     str_is_eq(s.str, str_make((char *)der, (size_t)len));
 	arena_free(&a);
 	OPENSSL_free(der);
@@ -390,6 +394,7 @@ static void test_client_certificate(void **state)
 	struct world w;
 	struct arena a;
 	struct sample s;
+	int64_t us;
 
 	world_init(&w);
 	crt(&w, "a.pem");
@@ -399,18 +404,48 @@ static void test_client_certificate(void **state)
 	world_start(&w);
 	for (int i = 0; i < 2; i++) {
 		connect_ok(&w, "a.test");
-		assert_true(field_is(w.server.c, TLS_CLIENT_S_DN, "/CN=joe"));
-		assert_true(field_is(w.server.c, TLS_CLIENT_I_DN, "/CN=Test CA"));
+		assert_true(field_is(w.server.c, TLS_CLIENT_CERT + CERT_S_DN, "/CN=joe"));
+		assert_true(field_is(w.server.c, TLS_CLIENT_CERT + CERT_I_DN, "/CN=Test CA"));
 		assert_true(field_is(w.server.c, TLS_CLIENT_CERT_USED, "1"));
 		assert_true(field_is(w.server.c, TLS_HAS_CLIENT_CERT, i ? "0" : "1"));
 		assert_true(field_is(w.server.c, TLS_VERIFY_RESULT, "0"));
 		arena_init(&a, 512);
-		assert_int_equal(conn_tls_field(w.server.c, TLS_CLIENT_SHA1, &a, &s), 0);
+		assert_int_equal(conn_tls_field(w.server.c, TLS_CLIENT_CERT + CERT_SHA1, &a, &s),
+				 0);
 		assert_int_equal(s.str.len, 20);
-		assert_int_equal(conn_tls_field(w.server.c, TLS_CLIENT_NOTAFTER, &a, &s), 0);
+		assert_int_equal(
+			conn_tls_field(w.server.c, TLS_CLIENT_CERT + CERT_NOTAFTER, &a, &s), 0);
 		assert_int_equal(s.str.len, 13);
-		assert_int_equal(conn_tls_field(w.server.c, TLS_CLIENT_DER, &a, &s), 0);
-		assert_int_equal(conn_tls_field(w.server.c, TLS_CLIENT_SERIAL, &a, &s), 0);
+		assert_int_equal(conn_tls_field(w.server.c, TLS_CLIENT_CERT + CERT_DER, &a, &s), 0);
+		assert_int_equal(conn_tls_field(w.server.c, TLS_CLIENT_CERT + CERT_SERIAL, &a, &s),
+				 0);
+		assert_true(field_is(w.server.c, TLS_CLIENT_CERT + CERT_VERSION, "3"));
+		assert_true(field_is(w.server.c, TLS_CLIENT_CERT + CERT_KEY_ALG, "id-ecPublicKey"));
+		assert_true(
+			field_is(w.server.c, TLS_CLIENT_CERT + CERT_SIG_ALG, "ecdsa-with-SHA256"));
+		assert_true(field_is(w.server.c, TLS_SERVER_CERT + CERT_S_DN, "/CN=a.test"));
+		assert_true(field_is(w.client.c, TLS_SERVER_CERT + CERT_SAN,
+				     "DNS:a.test, DNS:www.a.test, IP Address:127.0.0.1"));
+		assert_int_equal(conn_tls_field(w.server.c, TLS_CLIENT_CERT + CERT_SAN, &a, &s),
+				 -ENOENT);
+		assert_int_equal(
+			conn_tls_field(w.server.c, TLS_SERVER_CERT + CERT_CHAIN_DER, &a, &s),
+			-ENOENT);
+		if (i == 0) {
+			size_t one;
+
+			assert_int_equal(
+				conn_tls_field(w.client.c, TLS_SERVER_CERT + CERT_DER, &a, &s), 0);
+			one = s.str.len;
+			assert_int_equal(conn_tls_field(w.client.c,
+							TLS_SERVER_CERT + CERT_CHAIN_DER, &a, &s),
+					 0);
+			assert_true(s.str.len > one); /* with the CA's, which a.pem has */
+		}
+		assert_int_equal(conn_tcp_fact(w.server.c, TCP_RTT, &us), 0);
+		assert_true(us > 0);
+		assert_true(field_is(w.client.c, TLS_CLIENT_CERT + CERT_S_DN, "/CN=joe"));
+		assert_int_equal(conn_tls_field(w.server.c, TLS_ERROR_TEXT, &a, &s), -ENOENT);
 		arena_free(&a);
 		exchange(&w);
 		hang_up(&w);
@@ -824,10 +859,11 @@ static bool shared_round(struct shared *s, struct net_worker *nw)
 static void *shared_run(void *arg)
 {
 	struct shared *s = arg;
+	struct tls_server *_Atomic ts = s->ts;
 	struct net_worker nw;
 	struct loop *loop;
 	struct listener l = {
-		.nw = &nw, .bind = s->bind, .owner = s, .on_accept = shared_accept, .tls = s->ts
+		.nw = &nw, .bind = s->bind, .owner = s, .on_accept = shared_accept, .tls = &ts
 	};
 
 	if (loop_create(&loop))

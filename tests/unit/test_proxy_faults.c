@@ -612,8 +612,21 @@ static void test_drain_and_list(void **state)
 	stop_all();
 }
 
+struct kills {
+	unsigned n_asked, n_found;
+};
+
+static void on_kill(void *ctx, bool is_found)
+{
+	struct kills *k = ctx;
+
+	k->n_asked++;
+	k->n_found += is_found;
+}
+
 static void test_kill(void **state)
 {
+	struct kills kills = { .n_asked = 0 };
 	int fd;
 
 	origin_start(&origin, serve_text);
@@ -623,9 +636,15 @@ static void test_kill(void **state)
 	usleep(30000);
 	assert_int_equal(worker_list_streams(env.workers[0], NULL, on_list), 0);
 	env_spin(&env, 30);
-	assert_int_equal(worker_kill_stream(env.workers[0], info_seen.id), 0);
+	assert_int_equal(worker_kill_stream(env.workers[0], info_seen.id + 1, &kills, on_kill), 0);
+	env_spin(&env, 30);
+	assert_int_equal(kills.n_asked, 1);
+	assert_int_equal(kills.n_found, 0);
+	assert_int_equal(worker_kill_stream(env.workers[0], info_seen.id, &kills, on_kill), 0);
 	assert_string_equal(recv_until(fd, NULL, 0), "");
 	expect_log(" - - KH-- ");
+	env_spin(&env, 30);
+	assert_int_equal(kills.n_found, 1);
 	close(fd);
 	fd = tcp_connect(port);
 	send_text(fd, GET);
@@ -683,6 +702,10 @@ static void test_out_of_memory(void **state)
 		int fd;
 
 		start_simple(" option forwardfor\n http-request set-header X-A %[path]\n"
+			     " http-request wait-for-body time 1s\n"
+			     " http-request set-header X-Body %[req.body]\n"
+			     " http-response wait-for-body time 1s\n"
+			     " http-response set-header X-Rsp %[res.body]\n"
 			     " http-response add-header X-B \"%[res.hdr(server)] b\"\n");
 		worker_fail_at(n);
 		fd = tcp_connect(port);

@@ -185,6 +185,44 @@ static void test_v2_forms(void **state)
 	assert_int_equal(read_exact(out, n, &s, &d), -EBADMSG);
 }
 
+static void test_v2_fields(void **state)
+{
+	static const char fields[] = "\x02\x00\x03"
+				     "abc"
+				     "\x20\x00\x0f"
+				     "\x01\0\0\0\0"
+				     "\x21\x00\x07"
+				     "TLSv1.3"
+				     "\xe0\x00\x00"
+				     "\x22\x00\x01"
+				     "x";
+	char out[512], body[300] = { 10, 0, 0, 1, 10, 0, 0, 2, 0, 80, 1, 44 };
+	struct str tlvs, v;
+	size_t n;
+
+	memcpy(body + 12, fields, sizeof(fields) - 1);
+	n = v2(out, 0x21, 0x11, body, (uint16_t)(12 + sizeof(fields) - 1));
+	tlvs = proxy_header_tlvs(str_make(out, n));
+	assert_true(proxy_tlv_find(tlvs, 0x02, &v) && str_is_eq(v, STR("abc")));
+	assert_true(proxy_tlv_find(tlvs, 0x21, &v) && str_is_eq(v, STR("TLSv1.3")));
+	assert_true(proxy_tlv_find(tlvs, 0xe0, &v) && v.len == 0);
+	assert_true(proxy_tlv_find(tlvs, 0x22, &v) && str_is_eq(v, STR("x")));
+	assert_false(proxy_tlv_find(tlvs, 0x23, &v));
+	/* What is cut, inside and outside, is not there; what stands before is. */
+	for (size_t cut = 0; cut < tlvs.len; cut++) {
+		char *copy = mem_alloc(cut + 1);
+
+		memcpy(copy, tlvs.p, cut);
+		assert_int_equal(proxy_tlv_find(str_make(copy, cut), 0x02, &v), cut >= 6);
+		assert_false(proxy_tlv_find(str_make(copy, cut), 0x22, &v));
+		mem_free(copy);
+	}
+	/* None in LOCAL, in version 1, behind an address of unknown form. */
+	assert_int_equal(proxy_header_tlvs(str_make(out, v2(out, 0x20, 0x11, body, 30))).len, 0);
+	assert_int_equal(proxy_header_tlvs(str_make(out, v2(out, 0x21, 0x00, body, 30))).len, 0);
+	assert_int_equal(proxy_header_tlvs(STR("PROXY UNKNOWN\r\n")).len, 0);
+}
+
 static uint32_t crc32c_of(const uint8_t *p, size_t len)
 {
 	uint32_t crc = ~0u;
@@ -242,7 +280,7 @@ int main(void)
 		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_write_text),
 		cmocka_unit_test(test_v1_unknown), cmocka_unit_test(test_v1_bad),
 		cmocka_unit_test(test_v2_forms),   cmocka_unit_test(test_v2_crc),
-		cmocka_unit_test(test_noise),
+		cmocka_unit_test(test_v2_fields),  cmocka_unit_test(test_noise),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,152 +4,9 @@
  * states, and that every intermediate state is one a packet could meet.
  */
 /* links: dp lb net conf expr http ev base */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include <time.h>
 
-#include <arpa/inet.h>
-#include <cmocka.h>
-
-#include "dp/dp_priv.h"
-
-#define N_BUCKETS 256
-#define N_BLOCKS  4096
-#define MAX_IDS	  64
-
-struct fixture {
-	struct dp dp;
-	struct conf *conf;
-	struct arena arena;
-	struct lb_registry registry;
-	struct stats_area services_area, backends_area;
-	struct lb_backend **backends;
-};
-
-static void at_once(struct lb_registry *r, void (*call)(void *arg), void *arg)
-{
-	call(arg);
-}
-
-static void ignore(void *ctx, enum conf_severity sev, const struct conf_pos *pos, const char *text)
-{
-	if (sev == CONF_ERROR)
-		print_message("%s:%u: %s\n", pos->file, pos->line, text);
-}
-
-static struct fixture *fixture_new(void)
-{
-	struct fixture *f = calloc(1, sizeof(*f));
-
-	f->dp.lock_fd = -1;
-	f->dp.prog_fd = -1;
-	for (unsigned i = 0; i < DP_MAP_COUNT; i++)
-		f->dp.maps[i].fd = -1;
-	list_init(&f->dp.free_ranges);
-	f->dp.t = (struct dp_tables){
-		.services = calloc(2 * N_BUCKETS, sizeof(struct hg_service)),
-		.n_buckets = N_BUCKETS,
-		.slots = aligned_alloc(64, N_BLOCKS * sizeof(struct hg_slot_block)),
-		.n_blocks = N_BLOCKS,
-		.backends = calloc(MAX_IDS, sizeof(struct hg_backend)),
-		.max_backends = MAX_IDS,
-		.control = calloc(1, sizeof(struct hg_control)),
-		.max_services = MAX_IDS,
-	};
-	memset(f->dp.t.slots, 0, N_BLOCKS * sizeof(struct hg_slot_block));
-	assert_int_equal(dp_tables_adopt(&f->dp), 0);
-	stats_area_init(&f->services_area, aligned_alloc(64, 64 * sizeof(struct hg_l7_counters)),
-			64, 1);
-	stats_area_init(&f->backends_area, aligned_alloc(64, 64 * sizeof(struct hg_l7_counters)),
-			64, 1);
-	memset(f->services_area.rows, 0, 64 * sizeof(struct hg_l7_counters));
-	memset(f->backends_area.rows, 0, 64 * sizeof(struct hg_l7_counters));
-	lb_registry_init(&f->registry, 1, &f->services_area, &f->backends_area);
-	f->registry.after_quiescence = at_once;
-	return f;
-}
-
-static void fixture_conf(struct fixture *f, const char *text)
-{
-	struct conf_source src = { .report = ignore };
-	struct lb_backend **backends;
-	struct conf *conf;
-	struct arena arena;
-	struct err err;
-
-	arena_init(&arena, 4096);
-	assert_int_equal(conf_load_text(str_from_cstr(text), "test", &src, &conf), 0);
-	assert_int_equal(lb_registry_prepare(&f->registry, conf, &arena, &backends, &err), 0);
-	lb_registry_commit(&f->registry, conf, backends);
-	if (f->conf) {
-		lb_registry_release(&f->registry, f->backends, f->conf->n_proxies);
-		conf_free(f->conf);
-		arena_free(&f->arena);
-	}
-	f->conf = conf;
-	f->backends = backends;
-	f->arena = arena;
-}
-
-static void fixture_sync(struct fixture *f)
-{
-	struct err err = { "" };
-
-	if (dp_sync(&f->dp, f->conf, f->backends, &err) != 0)
-		fail_msg("%s", err.text);
-}
-
-static void fixture_free(struct fixture *f)
-{
-	struct dp *dp = &f->dp;
-	struct list *l;
-
-	lb_registry_release(&f->registry, f->backends, f->conf->n_proxies);
-	conf_free(f->conf);
-	arena_free(&f->arena);
-	lb_registry_fini(&f->registry);
-	for (unsigned i = 0; i < MAX_IDS; i++) {
-		mem_free(dp->services[i].name);
-		mem_free(dp->backends[i].service_name);
-		mem_free(dp->backends[i].server_name);
-	}
-	while ((l = list_pop_front(&dp->free_ranges)))
-		mem_free(list_entry(l, struct dp_range, link));
-	mem_free(dp->services);
-	mem_free(dp->backends);
-	free(dp->t.services);
-	free(dp->t.slots);
-	free(dp->t.backends);
-	free(dp->t.control);
-	free(f->services_area.rows);
-	free(f->backends_area.rows);
-	free(f);
-}
-
-/* What the program would find: the live row of tcp@ip:port, or NULL. */
-static const struct hg_service *find(const struct fixture *f, const char *ip, uint16_t port)
-{
-	uint32_t generation = f->dp.t.control->service_generation & 1;
-	const struct hg_service *half = f->dp.t.services + (size_t)generation * N_BUCKETS;
-	struct hg_service_key k = { .port = htons(port), .proto = IPPROTO_TCP };
-	struct addr a;
-
-	assert_int_equal(addr_parse_ip(str_from_cstr(ip), &a), 0);
-	addr_to_v6_mapped(&a, (uint8_t *)k.addr);
-	for (uint32_t i = 0, h = hg_service_hash(&k); i < HG_SERVICE_PROBES; i++) {
-		const struct hg_service *s = &half[(h + i) & (N_BUCKETS - 1)];
-
-		if (s->mode == HG_MODE_EMPTY)
-			return NULL;
-		if (memcmp(&s->key, &k, sizeof(k)) == 0)
-			return s;
-	}
-	return NULL;
-}
+#include "unit/dp_fixture.h"
 
 /* Slots of each backend id in a service's table; checks that every named id exists. */
 static void count_slots(const struct fixture *f, const struct hg_service *s, unsigned n[MAX_IDS])
@@ -161,26 +18,18 @@ static void count_slots(const struct fixture *f, const struct hg_service *s, uns
 
 		assert_in_range(HG_SLOT_CURRENT(w), 1, MAX_IDS - 1);
 		assert_true(f->dp.t.backends[HG_SLOT_CURRENT(w)].flags & HG_BE_VALID);
-		assert_int_equal(HG_SLOT_BASE(w), HG_SLOT_CURRENT(w));
+		assert_in_range(HG_SLOT_BASE(w), 1, MAX_IDS - 1);
+		assert_true(f->dp.t.backends[HG_SLOT_BASE(w)].flags & HG_BE_VALID);
 		n[HG_SLOT_CURRENT(w)]++;
 	}
 }
 
-#define DEFAULTS "defaults\n timeout connect 1s\n timeout client 1s\n timeout server 1s\n"
 #define WEB                                                                                      \
 	DEFAULTS "listen web\n mode l4\n bind tcp@192.0.2.20:80\n bind tcp@[2001:db8::20]:80\n " \
 		 "forward ipip\n"                                                                \
 		 " maglev-table-size 4093\n"
 
 static const char three[] = WEB " server a 10.0.0.1\n server b 10.0.0.2\n server c 10.0.0.3\n";
-
-static unsigned id_of(const struct fixture *f, const char *server)
-{
-	for (unsigned i = 1; i < MAX_IDS; i++)
-		if (f->dp.backends[i].is_used && strcmp(f->dp.backends[i].server_name, server) == 0)
-			return i;
-	return 0;
-}
 
 static void test_first_sync(void **state)
 {
@@ -237,7 +86,8 @@ static void test_a_server_goes_and_returns(void **state)
 	server_set_op(&f->registry, srv, SERVER_STOPPED);
 	fixture_sync(f);
 	assert_int_equal(find(f, "192.0.2.20", 80)->id, before.id);
-	assert_int_not_equal(find(f, "192.0.2.20", 80)->slots_block, before.slots_block);
+	/* In place: no packet waits for a new generation. */
+	assert_int_equal(find(f, "192.0.2.20", 80)->slots_block, before.slots_block);
 	count_slots(f, find(f, "192.0.2.20", 80), n);
 	assert_int_equal(n[b], 0);
 	server_set_op(&f->registry, srv, SERVER_RUNNING);
@@ -251,6 +101,7 @@ static void test_a_server_goes_and_returns(void **state)
 static void test_no_server_left(void **state)
 {
 	struct fixture *f = fixture_new();
+	const struct hg_service *s;
 
 	fixture_conf(f, three);
 	fixture_sync(f);
@@ -258,8 +109,10 @@ static void test_no_server_left(void **state)
 		server_set_op(&f->registry, f->backends[0]->servers[i], SERVER_STOPPED);
 	fixture_sync(f);
 	/* Still our service: its packets are dropped by name, not handed to the host's TCP. */
-	assert_non_null(find(f, "192.0.2.20", 80));
-	assert_int_equal(find(f, "192.0.2.20", 80)->slots, 0);
+	s = find(f, "192.0.2.20", 80);
+	assert_non_null(s);
+	for (uint32_t i = 0; i < s->slots; i++)
+		assert_int_equal(slot_word(f, s, i) & ~HG_SLOT_TRACKED, 0);
 	fixture_free(f);
 }
 
@@ -296,6 +149,10 @@ static void test_sections_come_and_go(void **state)
 	fixture_sync(f);
 	assert_null(find(f, "192.0.2.20", 80));
 	assert_non_null(find(f, "192.0.2.53", 53));
+	assert_int_not_equal(id_of(f, "r"), 0);
+	/* Nothing names the others any more; their ids come free when that is certain. */
+	assert_int_not_equal(id_of(f, "a"), 0);
+	fixture_wait(f, 30000);
 	assert_int_equal(id_of(f, "a"), 0);
 	assert_int_not_equal(id_of(f, "r"), 0);
 	fixture_free(f);
@@ -312,7 +169,8 @@ static void test_space_is_reused(void **state)
 		server_set_op(&f->registry, f->backends[0]->servers[i % 3],
 			      (i / 3) % 2 ? SERVER_RUNNING : SERVER_STOPPED);
 		fixture_sync(f);
-		if (find(f, "192.0.2.20", 80)->slots)
+		/* All three are dead once in a while. */
+		if (HG_SLOT_CURRENT(slot_word(f, find(f, "192.0.2.20", 80), 0)))
 			count_slots(f, find(f, "192.0.2.20", 80), n);
 	}
 	fixture_free(f);
@@ -321,32 +179,23 @@ static void test_space_is_reused(void **state)
 /* The next process finds the maps: same ids, same table, no change. */
 static void test_adoption(void **state)
 {
-	struct fixture *f = fixture_new(), *g = fixture_new();
+	struct fixture *f = fixture_new();
 	struct hg_service before;
 	unsigned n[MAX_IDS], a;
-	struct list *l;
 
 	fixture_conf(f, three);
 	fixture_sync(f);
 	before = *find(f, "192.0.2.20", 80);
 	a = id_of(f, "a");
-	memcpy(g->dp.t.services, f->dp.t.services, 2 * N_BUCKETS * sizeof(struct hg_service));
-	memcpy(g->dp.t.slots, f->dp.t.slots, N_BLOCKS * sizeof(struct hg_slot_block));
-	memcpy(g->dp.t.backends, f->dp.t.backends, MAX_IDS * sizeof(struct hg_backend));
-	*g->dp.t.control = *f->dp.t.control;
-	while ((l = list_pop_front(&g->dp.free_ranges)))
-		mem_free(list_entry(l, struct dp_range, link));
-	mem_free(g->dp.services);
-	mem_free(g->dp.backends);
-	assert_int_equal(dp_tables_adopt(&g->dp), 0);
-	fixture_conf(g, three);
-	fixture_sync(g);
-	assert_int_equal(find(g, "192.0.2.20", 80)->id, before.id);
-	assert_int_equal(id_of(g, "a"), a);
-	count_slots(g, find(g, "192.0.2.20", 80), n);
+	fixture_restart(f);
+	fixture_conf(f, three);
+	fixture_sync(f);
+	assert_memory_equal(find(f, "192.0.2.20", 80), &before, sizeof(before));
+	assert_int_equal(id_of(f, "a"), a);
+	assert_int_equal(f->dp.services[before.id].n_tracked, 0);
+	count_slots(f, find(f, "192.0.2.20", 80), n);
 	assert_in_range(n[a], 1364, 1365);
 	fixture_free(f);
-	fixture_free(g);
 }
 
 static void test_tables_too_small(void **state)
@@ -360,6 +209,164 @@ static void test_tables_too_small(void **state)
 	assert_non_null(strstr(err.text, "no room for a table of 655373 slots"));
 	assert_null(find(f, "192.0.2.20", 80));
 	fixture_free(f);
+}
+
+/* `n` services of one server each; the third byte of their addresses is `net`. */
+static void conf_services(struct fixture *f, unsigned n, unsigned net, const char *options)
+{
+	size_t size = 300 * n + 300;
+	char *text = malloc(size);
+	int at = snprintf(text, size, DEFAULTS);
+
+	for (unsigned i = 0; i < n; i++)
+		at += snprintf(text + at, size - (size_t)at,
+			       "listen s%u\n mode l4\n bind tcp@192.0.%u.1:%u\n forward ipip\n%s"
+			       " server b 10.%u.%u.%u\n",
+			       i, net, 1000 + i, options, net, i / 250, i % 250 + 1);
+	fixture_conf(f, text);
+	free(text);
+}
+
+/*
+ * There is room for one configuration and a little more. One that has other services, as many, is taken all the same:
+ * the old ones go first. One that is too large is refused.
+ */
+static void test_other_services_in_the_same_room(void **state)
+{
+	struct fixture *f = fixture_new();
+	struct err err = { "" };
+
+	f->dp.t.n_blocks = 0; /* 10 tables of 256 blocks, and one */
+	dp_tables_free(&f->dp);
+	f->dp.t.n_blocks = 11 * 256;
+	assert_int_equal(dp_tables_adopt(&f->dp), 0);
+	for (unsigned net = 2; net < 6; net++) {
+		conf_services(f, 10, net, "");
+		fixture_sync(f);
+		for (unsigned i = 0; i < 10; i++) {
+			char vip[32];
+
+			snprintf(vip, sizeof(vip), "192.0.%u.1", net);
+			assert_non_null(find(f, vip, (uint16_t)(1000 + i)));
+			assert_int_equal(find(f, vip, (uint16_t)(1000 + i))->slots, 4093);
+			assert_null(find(f, "192.0.2.1", (uint16_t)(net > 2 ? 1000 + i : 1)));
+		}
+	}
+	conf_services(f, 12, 5, "");
+	assert_int_equal(dp_sync(&f->dp, f->conf, f->backends, &err), -ENOSPC);
+	assert_non_null(strstr(err.text, "no room for a table of 4093 slots"));
+	for (unsigned i = 0; i < 10; i++) /* nothing was in the way that could have gone */
+		assert_non_null(find(f, "192.0.5.1", (uint16_t)(1000 + i)));
+	fixture_free(f);
+}
+
+/* No id is free but that of a draining server: the sync fails, and succeeds when it has drained. */
+static void test_ids_run_out(void **state)
+{
+	struct fixture *f = fixture_new();
+	struct err err = { "" };
+	unsigned n[MAX_IDS];
+
+	f->dp.t.max_backends = 4; /* ids 1 to 3 */
+	fixture_conf(f, WEB " learn-window 4s\n server a 10.0.0.1\n server b 10.0.0.2\n");
+	fixture_sync(f);
+	fixture_conf(f, WEB " learn-window 4s\n server b 10.0.0.2\n server c 10.0.0.3\n");
+	fixture_sync(f);
+	fixture_conf(f, WEB " learn-window 4s\n server c 10.0.0.3\n server d 10.0.0.4\n");
+	assert_int_equal(dp_sync(&f->dp, f->conf, f->backends, &err), -ENOSPC);
+	assert_non_null(strstr(err.text, "no room for more backends"));
+	count_slots(f, find(f, "192.0.2.20", 80), n);
+	assert_int_not_equal(n[id_of(f, "b")], 0);
+	assert_false(dp_has_released(&f->dp));
+	fixture_wait(f, 60000);
+	assert_int_equal(id_of(f, "a"), 0);
+	assert_int_not_equal(id_of(f, "b"), 0);
+	assert_true(dp_has_released(&f->dp));
+	fixture_sync(f);
+	count_slots(f, find(f, "192.0.2.20", 80), n);
+	assert_int_equal(n[id_of(f, "b")], 0);
+	assert_int_not_equal(n[id_of(f, "d")], 0);
+	fixture_free(f);
+}
+
+/* As many services as there can be, on many addresses and on few: every one is found by its probes. */
+static void test_many_services(void **state)
+{
+	struct dp dp = { .lock_fd = -1, .prog_fd = -1 };
+	struct hg_control control = { 0 };
+	struct err err;
+
+	list_init(&dp.free_ranges);
+	list_init(&dp.free_quic);
+	dp.t = (struct dp_tables){ .services = calloc(2 * HG_SERVICE_BUCKETS_MAX,
+						      sizeof(struct hg_service)),
+				   .n_buckets = HG_SERVICE_BUCKETS_MAX,
+				   .max_services = HG_MAX_SERVICES,
+				   .control = &control };
+	dp.services = calloc(HG_MAX_SERVICES, sizeof(*dp.services));
+	for (uint32_t ports = 1; ports <= 4096; ports *= 8) {
+		for (uint32_t i = 0; i < HG_MAX_SERVICES; i++)
+			dp.services[i] = (struct dp_service){
+				.is_used = true,
+				.row = { .key = { .addr = { 0, 0, htonl(0xffff),
+							    htonl(0xc0000201 + i / ports) },
+						  .port = htons((uint16_t)(1000 + i % ports)),
+						  .proto = 6 },
+					 .mode = HG_MODE_IPIP,
+					 .id = i }
+			};
+		assert_int_equal(dp_services_write(&dp, &err), 0);
+		for (uint32_t i = 0; i < HG_MAX_SERVICES; i++) {
+			const struct hg_service *half = dp.t.services +
+							control.service_generation * dp.t.n_buckets;
+			uint32_t h = hg_service_hash(&dp.services[i].row.key), probe = 0;
+
+			while (half[(h + probe) % HG_SERVICE_BUCKETS_MAX].id != i ||
+			       half[(h + probe) % HG_SERVICE_BUCKETS_MAX].mode == HG_MODE_EMPTY)
+				assert_true(++probe < HG_SERVICE_PROBES);
+		}
+	}
+	free(dp.services);
+	free(dp.t.services);
+}
+
+/* Microseconds of our processor time for each of `n` services when they are new, and when nothing has changed. */
+static void sync_cost(unsigned n, double *ret_first, double *ret_again)
+{
+	struct timespec t[3];
+	double us[2];
+
+	for (unsigned run = 0; run < 3; run++) {
+		struct fixture *f = fixture_new_of(16384, 16384);
+
+		conf_services(f, n, 2, " maglev-table-size 13\n");
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t[0]);
+		fixture_sync(f);
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t[1]);
+		fixture_sync(f);
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t[2]);
+		for (unsigned i = 0; i < 2; i++)
+			us[i] = (double)(t[i + 1].tv_sec - t[i].tv_sec) * 1e6 +
+				(double)(t[i + 1].tv_nsec - t[i].tv_nsec) / 1e3;
+		if (!run || us[0] / n < *ret_first)
+			*ret_first = us[0] / n;
+		if (!run || us[1] / n < *ret_again)
+			*ret_again = us[1] / n;
+		fixture_free(f);
+	}
+}
+
+/* A service costs the same among many: nothing is searched for one by one. Eight times as many would make it eight times that. */
+static void test_cost_of_many(void **state)
+{
+	double first[2], again[2];
+
+	sync_cost(2000, &first[0], &again[0]);
+	sync_cost(16000, &first[1], &again[1]);
+	print_message("us per service: 2,000 new %.2f, again %.2f; 16,000 new %.2f, again %.2f\n",
+		      first[0], again[0], first[1], again[1]);
+	assert_true(first[1] < 3 * first[0]);
+	assert_true(again[1] < 3 * again[0]);
 }
 
 static void test_out_of_memory(void **state)
@@ -399,6 +406,10 @@ int main(void)
 		cmocka_unit_test(test_space_is_reused),
 		cmocka_unit_test(test_adoption),
 		cmocka_unit_test(test_tables_too_small),
+		cmocka_unit_test(test_ids_run_out),
+		cmocka_unit_test(test_many_services),
+		cmocka_unit_test(test_other_services_in_the_same_room),
+		cmocka_unit_test(test_cost_of_many),
 		cmocka_unit_test(test_out_of_memory),
 	};
 

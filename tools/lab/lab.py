@@ -76,7 +76,7 @@ class Host:
             self.run(["ip", "addr", "add", a, "dev", ifname, *(["nodad"] if ":" in a else [])])
 
     def route(self, *args):
-        self.run(["ip", *(["-6"] if any(":" in a for a in args) else []), "route", "add", *args])
+        self.run(["ip", *(["-6"] if any(":" in str(a) for a in args) else []), "route", "add", *args])
 
     def stop(self, proc, sig=signal.SIGTERM, timeout=10):
         """Ends a process of popen(); returns its exit status."""
@@ -154,7 +154,7 @@ class Lab:
     def xdp_pass(self, host, ifname):
         """Frames sent by XDP_TX or redirect reach a veth only when its far end runs a program, too."""
         obj = BUILD / "bpf" / "xdp_pass.bpf.o"
-        host.run(["ip", "link", "set", "dev", ifname, "xdpdrv", "obj", obj, "sec", "xdp"])
+        host.run(["ip", "link", "set", "dev", ifname, "xdpdrv", "obj", obj, "sec", "xdp.frags"])
 
 
 def wait_for(what, test, timeout=10.0, interval=0.05):

@@ -64,13 +64,8 @@ const char *log_level_name(enum log_level level)
 
 int log_init(void)
 {
-	char host[LOG_HOST_MAX];
-
-	if (gethostname(host, sizeof(host)) < 0)
-		return -errno;
-	host[sizeof(host) - 1] = '\0';
 	tzset();
-	log_set_identity(STR("headgate"), getpid(), str_from_cstr(host));
+	log_set_identity(STR("headgate"), getpid(), STR_NULL);
 	return 0;
 }
 
@@ -280,7 +275,10 @@ static bool is_sampled(const struct log_target *t, uint32_t count)
 {
 	uint32_t at = count % t->sample_of + 1;
 
-	return at >= t->sample_lo && at <= t->sample_hi;
+	for (unsigned i = 0; i < t->n_samples; i++)
+		if (at >= t->samples[i].lo && at <= t->samples[i].hi)
+			return true;
+	return false;
 }
 
 static bool emit_one(struct log_ring *r, const struct log_target *t, enum log_level level,

@@ -38,6 +38,7 @@ enum log_format {
 	LOG_FMT_TIMED, /* <level>date msg */
 	LOG_FMT_ISO,
 	LOG_FMT_RAW, /* msg */
+	LOG_FMT_DEFAULT, /* rfc3164 with a host name (log-send-hostname), else local */
 };
 
 enum log_transport {
@@ -45,6 +46,8 @@ enum log_transport {
 	LOG_TO_UNIX, /* datagram socket such as /dev/log */
 	LOG_TO_FD, /* stdout, stderr, fd@N: one line each, with a newline */
 };
+
+#define LOG_SAMPLE_RANGES 8
 
 /* Where lines go: one `log` line of the configuration. Immutable once in use. */
 struct log_target {
@@ -58,8 +61,12 @@ struct log_target {
 	uint8_t facility; /* 0..23 */
 	uint8_t max_level, min_level; /* lines less severe than max are dropped; more severe than min are sent as min */
 	uint16_t max_len; /* of a datagram, newline included, bytes; 1024 unless `len` says otherwise */
-	uint16_t sample_lo, sample_hi, sample_of; /* `sample lo-hi:of`; sample_of 0: everything */
-	bool with_host; /* log-send-hostname */
+	/* `sample 1,3-5:10`: of every `sample_of` lines those within a range, counted from 1; 0: all of them */
+	uint16_t sample_of;
+	uint8_t n_samples;
+	struct log_range {
+		uint16_t lo, hi;
+	} samples[LOG_SAMPLE_RANGES];
 };
 
 /*
@@ -72,7 +79,7 @@ void log_thread_leave(void);
 HG_WUR int log_writer_start(void);
 void log_writer_stop(void);
 
-/* Process-wide: program name in the tag, pid (again after fork), host name. Control thread. */
+/* Process-wide: program name in the tag, pid (again after fork), host name (empty: none is sent). Control thread. */
 void log_set_identity(struct str tag, int pid, struct str host);
 /*
  * The targets of log_msg(); NULL and 0: stderr only. Copied. Control thread. 0, or -ENOMEM and the

@@ -147,14 +147,15 @@ size_t log_format_line(char *out, size_t max, const struct log_target *t, enum l
 		       struct str sd, struct str line)
 {
 	struct out o = { out, out + max - 1 };
-	struct str host = STR_NULL;
+	struct str host = str_make(id->host, id->host_len);
 
 	if (!tag.len)
 		tag = str_make(id->tag, id->tag_len);
-	if (t->with_host)
-		host = str_make(id->host, id->host_len);
 	switch (t->format) {
 	case LOG_FMT_LOCAL:
+		host = STR_NULL;
+		/* fall through */
+	case LOG_FMT_DEFAULT:
 		put_priority(&o, t->facility * 8u + level);
 		put_rfc3164(&o, dates, host, tag, id);
 		break;

@@ -20,7 +20,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "conf/conf_stick.h"
+#include "conf/conf_tls.h"
 #include "expr/expr.h"
+#include "http/compress.h"
 #include "http/http.h"
 
 struct conf_names; /* hash table of names, see conf_priv.h */
@@ -30,6 +33,9 @@ struct conf_pos {
 	const char *file;
 	unsigned line, column; /* from 1 */
 };
+
+#include "conf/conf_check.h" /* part of this header, and too long for it */
+#include "conf/conf_resolvers.h" /* the same */
 
 /* --- global ------------------------------------------------------------------------------------ */
 
@@ -45,39 +51,35 @@ struct conf_stats_socket {
 };
 enum conf_level { CONF_LEVEL_USER, CONF_LEVEL_OPERATOR, CONF_LEVEL_ADMIN };
 
-enum conf_xdp_mode { CONF_XDP_AUTO, CONF_XDP_NATIVE, CONF_XDP_GENERIC };
-struct conf_xdp_interface {
-	struct list link;
-	struct conf_pos pos;
-	char *name;
-	uint8_t mode; /* enum conf_xdp_mode */
-	bool is_exclusive;
-};
+#include "conf/conf_xdp.h" /* part of this header, and too long for it */
 
 struct conf_logs { /* a list of `log` lines, resolved */
 	struct log_target *targets;
 	unsigned n;
 };
 
-/* TLS settings that global, bind and server share. Strings NULL: not set. */
-struct conf_tls {
-	char *ciphers, *ciphersuites, *curves, *sigalgs;
-	char *alpn; /* wire format: length-prefixed names; alpn_len 0: none */
-	size_t alpn_len;
-	bool has_alpn; /* written, perhaps empty (no-alpn) */
-	char *ca_file, *crl_file, *ca_verify_file;
-	uint8_t verify; /* enum conf_verify */
-	uint16_t min_version, max_version; /* 0x0303 …, 0: library default */
-	bool no_tickets, prefer_client_ciphers, strict_sni;
-};
-enum conf_verify { CONF_VERIFY_UNSET, CONF_VERIFY_NONE, CONF_VERIFY_OPTIONAL, CONF_VERIFY_REQUIRED };
-
 struct conf_cpu_map { /* cpu-map [auto:]<thread-set> <cpu-set>… */
 	int cpu_of_thread[256]; /* -1: any; set when cpu-map gives one cpu */
 	bool is_set;
 };
 
+/* `set-var proc.name …` of the global section. */
+struct conf_proc_var {
+	struct list link;
+	uint32_t id;
+	struct expr *expr; /* or */
+	struct logfmt *fmt;
+};
+
+/* What HTTP/2 connections may cost (kw_h2.c); 0: not said. */
+struct conf_h2 {
+	uint32_t window, streams, frame, table; /* bytes of a stream; at a time; bytes; bytes and one more */
+	uint32_t glitches, total; /* 0: no limit */
+};
+
 struct conf_global {
+	struct conf_h2 h2, h2_fe, h2_be; /* both sides; towards clients, servers: conf_h2_of() */
+	bool h2_no_websockets; /* clients are not told of RFC 8441 */
 	bool is_daemon, is_master_worker;
 	char *pidfile, *chroot, *user, *group, *node, *description, *localpeer;
 	int uid, gid; /* -1: not set */
@@ -89,6 +91,7 @@ struct conf_global {
 	struct conf_logs logs;
 	char *log_tag, *log_send_hostname;
 	struct list stats_sockets; /* conf_stats_socket */
+	struct list proc_vars; /* conf_proc_var, in their order */
 	uint64_t stats_timeout;
 	char *ca_base, *crt_base;
 	struct conf_tls bind_tls, server_tls; /* ssl-default-bind-*, ssl-default-server-* */
@@ -96,15 +99,29 @@ struct conf_global {
 	uint64_t ssl_lifetime;
 	uint32_t bufsize, maxrewrite, maxhdr, maxaccept; /* tune.*: 16384, 1024, 101, 64 when unset */
 	uint32_t stick_counters; /* tune.stick-counters, 3: track-sc0 … track-sc2 */
+	uint32_t comp_maxlevel; /* 1 … 9, 0: 1 */
+	uint32_t maxcomprate, maxzlibmem, maxcompcpuusage; /* KiB/s, MiB, percent; 0: no limit */
 	uint64_t hard_stop_after, grace;
 	uint32_t spread_checks; /* percent */
 	uint64_t max_spread_checks;
 	char *server_state_file, *server_state_base;
 	/* Headgate's own */
 	struct list xdp_interfaces; /* conf_xdp_interface */
+	struct addr_prefix xdp_source[2]; /* of tunnels over IPv4 and IPv6; family 0: not set */
 	uint64_t xdp_hash_seed;
+	uint32_t xdp_flow_entries; /* room for remembered flows; 0: by itself */
+	uint32_t xdp_nat_connections; /* rows of the NAT table; 0: the default */
+	struct conf_prefix *xdp_deny; /* of all deny-files, in order, each once */
+	unsigned n_xdp_deny;
+	struct conf_xdp_limit xdp_limits[HG_LIMIT_COUNT];
+	uint32_t xdp_max_conn; /* of a source; 0: no limit */
+	bool xdp_watch; /* a rule asks for a source's SYNs or drops */
+	struct conf_xdp_syn xdp_syn;
+	struct conf_xdp_steer xdp_steer;
 	char *xdp_bpffs; /* where bpffs is, NULL: /sys/fs/bpf */
 };
+/* With defaults: what holds for one side. */
+struct conf_h2 conf_h2_of(const struct conf_global *g, bool is_towards_servers);
 
 /* --- proxies ----------------------------------------------------------------------------------- */
 
@@ -139,7 +156,9 @@ enum conf_caps { /* what a section is */
 	X(DISABLE_H2_UPGRADE, "disable-h2-upgrade") X(INDEPENDENT_STREAMS, "independent-streams") \
 	X(TCP_SMART_ACCEPT, "tcp-smart-accept") X(TCP_SMART_CONNECT, "tcp-smart-connect") \
 	X(SPLICE_AUTO, "splice-auto") X(SPLICE_REQUEST, "splice-request")                \
-	X(SPLICE_RESPONSE, "splice-response") X(FORWARDED, "forwarded")
+	X(SPLICE_RESPONSE, "splice-response") X(FORWARDED, "forwarded") \
+	X(DROP_REQUEST_TRAILERS, "http-drop-request-trailers")                           \
+	X(DROP_RESPONSE_TRAILERS, "http-drop-response-trailers")
 
 enum conf_option_bit {
 #define X(name, text) CONF_OPT_BIT_##name,
@@ -152,6 +171,7 @@ enum conf_option_bit {
 enum conf_balance {
 	BALANCE_ROUNDROBIN, BALANCE_STATIC_RR, BALANCE_LEASTCONN, BALANCE_FIRST, BALANCE_SOURCE, BALANCE_URI,
 	BALANCE_URL_PARAM, BALANCE_HDR, BALANCE_RANDOM, BALANCE_HASH, BALANCE_MAGLEV, BALANCE_PEAK_EWMA,
+	BALANCE_RDP_COOKIE,
 };
 enum conf_hash_type { HASH_MAP_BASED, HASH_CONSISTENT };
 enum conf_hash_func { HASH_SDBM, HASH_DJB2, HASH_WT6, HASH_CRC32, HASH_NONE };
@@ -167,7 +187,7 @@ struct conf_balance_params {
 	char *name; /* header or parameter */
 	bool hdr_use_domain_only;
 	uint32_t url_param_check_post;
-	struct expr *hash_expr;
+	struct expr *hash_expr; /* of hash and rdp-cookie */
 };
 
 struct conf_cookie {
@@ -177,69 +197,9 @@ struct conf_cookie {
 	uint64_t maxidle, maxlife;
 };
 
+enum conf_state_load { STATE_LOAD_NONE, STATE_LOAD_LOCAL, STATE_LOAD_GLOBAL };
 enum conf_http_reuse { REUSE_NEVER, REUSE_SAFE, REUSE_AGGRESSIVE, REUSE_ALWAYS };
 
-enum conf_check_type { CHECK_TCP, CHECK_HTTP, CHECK_SSL_HELLO, CHECK_SMTP, CHECK_MYSQL, CHECK_PGSQL, CHECK_REDIS,
-		       CHECK_TCP_SCRIPT };
-
-enum conf_expect_what { EXPECT_STATUS, EXPECT_RSTATUS, EXPECT_STRING, EXPECT_RSTRING, EXPECT_BINARY, EXPECT_RBINARY,
-			EXPECT_HDR, EXPECT_FHDR };
-struct conf_expect {
-	uint8_t what; /* enum conf_expect_what */
-	bool negate;
-	char *text; /* string or regular expression */
-	size_t text_len;
-	struct { uint16_t lo, hi; } *status; /* EXPECT_STATUS */
-	unsigned n_status;
-	int32_t min_recv; /* -1: none */
-};
-struct conf_check_step { /* one line of a check script, in order */
-	struct list link;
-	struct conf_pos pos;
-	enum { STEP_CONNECT, STEP_SEND, STEP_EXPECT, STEP_COMMENT } kind;
-	struct conf_expect expect;
-	struct str send; /* bytes to send, whole (HTTP: request line, fields and body) */
-	uint16_t port; /* connect: 0 = the server's check port */
-	bool ssl, send_proxy, linger;
-	char *sni, *alpn, *comment;
-};
-struct conf_check { /* of a proxy */
-	uint8_t type; /* enum conf_check_type */
-	char *method, *uri, *version, *host; /* option httpchk */
-	struct str headers; /* http-check send hdr: "Name: value\r\n"… */
-	struct str body;
-	struct list steps; /* conf_check_step; for CHECK_HTTP only expects, none = 2xx and 3xx pass */
-	bool disable_on_404, send_state;
-	char *user; /* mysql-check, pgsql-check */
-};
-
-/*
- * What a stick table may keep for each key, in the order in which `show table` prints it. A value is one
- * number, a rate a sliding count over a period; arrays have a length of their own.
- */
-enum conf_stick_type { STICK_IP, STICK_IPV6, STICK_INTEGER, STICK_STRING, STICK_BINARY };
-#define CONF_STICK_DATA(X)                                                               \
-	X(SERVER_ID, "server_id", VALUE) X(GPT0, "gpt0", VALUE) X(GPC0, "gpc0", VALUE)   \
-	X(GPC0_RATE, "gpc0_rate", RATE) X(CONN_CNT, "conn_cnt", VALUE)                   \
-	X(CONN_RATE, "conn_rate", RATE) X(CONN_CUR, "conn_cur", VALUE)                   \
-	X(SESS_CNT, "sess_cnt", VALUE) X(SESS_RATE, "sess_rate", RATE)                   \
-	X(HTTP_REQ_CNT, "http_req_cnt", VALUE) X(HTTP_REQ_RATE, "http_req_rate", RATE)   \
-	X(HTTP_ERR_CNT, "http_err_cnt", VALUE) X(HTTP_ERR_RATE, "http_err_rate", RATE)   \
-	X(BYTES_IN_CNT, "bytes_in_cnt", VALUE) X(BYTES_IN_RATE, "bytes_in_rate", RATE)   \
-	X(BYTES_OUT_CNT, "bytes_out_cnt", VALUE) X(BYTES_OUT_RATE, "bytes_out_rate", RATE) \
-	X(GPC1, "gpc1", VALUE) X(GPC1_RATE, "gpc1_rate", RATE)                           \
-	X(HTTP_FAIL_CNT, "http_fail_cnt", VALUE) X(HTTP_FAIL_RATE, "http_fail_rate", RATE) \
-	X(GPT, "gpt", VALUES) X(GPC, "gpc", VALUES) X(GPC_RATE, "gpc_rate", RATES)
-enum conf_stick_data {
-#define X(name, text, kind) STICK_DATA_##name,
-	CONF_STICK_DATA(X)
-#undef X
-	STICK_DATA_COUNT
-};
-enum conf_stick_kind { STICK_KIND_VALUE, STICK_KIND_RATE, STICK_KIND_VALUES, STICK_KIND_RATES };
-#define CONF_STICK_KEY_MAX	1024 /* bytes of a key */
-#define CONF_STICK_ARRAY_MAX	100
-#define CONF_STICK_COUNTERS_MAX 12 /* tune.stick-counters */
 struct conf_stick_table {
 	struct list link; /* conf.stick_tables */
 	struct conf_pos pos;
@@ -271,79 +231,8 @@ struct conf_stick_rule { /* stick on|match|store-request|store-response */
 	char *text;
 };
 
-/* One `http-request`, `http-response`, `tcp-request` … line. */
-enum conf_ruleset {
-	RULES_TCP_CONNECTION, RULES_TCP_SESSION, RULES_TCP_CONTENT, RULES_TCP_RESPONSE, RULES_HTTP_REQUEST,
-	RULES_HTTP_RESPONSE, RULES_HTTP_AFTER_RESPONSE, RULES_COUNT,
-};
-#define CONF_ACTIONS(X)                                                                  \
-	X(ACCEPT, "accept") X(ALLOW, "allow") X(DENY, "deny") X(REJECT, "reject")        \
-	X(TARPIT, "tarpit") X(SILENT_DROP, "silent-drop") X(RETURN, "return")            \
-	X(REDIRECT, "redirect") X(AUTH, "auth") X(SET_HEADER, "set-header")              \
-	X(ADD_HEADER, "add-header") X(DEL_HEADER, "del-header")                          \
-	X(REPLACE_HEADER, "replace-header") X(REPLACE_VALUE, "replace-value")            \
-	X(SET_PATH, "set-path") X(SET_PATHQ, "set-pathq") X(SET_QUERY, "set-query")      \
-	X(SET_URI, "set-uri") X(SET_METHOD, "set-method") X(REPLACE_PATH, "replace-path") \
-	X(REPLACE_PATHQ, "replace-pathq") X(REPLACE_URI, "replace-uri")                  \
-	X(SET_STATUS, "set-status") X(SET_VAR, "set-var") X(SET_VAR_FMT, "set-var-fmt")  \
-	X(UNSET_VAR, "unset-var") X(SET_SRC, "set-src") X(SET_SRC_PORT, "set-src-port")  \
-	X(SET_DST, "set-dst") X(SET_DST_PORT, "set-dst-port") X(CAPTURE, "capture")      \
-	X(TRACK_SC, "track-sc") X(SC_INC_GPC, "sc-inc-gpc") X(SC_SET_GPT, "sc-set-gpt")  \
-	X(SET_LOG_LEVEL, "set-log-level") X(USE_SERVICE, "use-service")                  \
-	X(EXPECT_PROXY, "expect-proxy") X(SET_NICE, "set-nice") X(SET_TIMEOUT, "set-timeout") \
-	X(XDP_DROP, "xdp-drop") X(WAIT_FOR_BODY, "wait-for-body")
-
-enum conf_action_kind {
-#define X(name, text) ACTION_##name,
-	CONF_ACTIONS(X)
-#undef X
-	ACTION_COUNT
-};
-
-struct conf_reply { /* deny, return, tarpit, errorfile, http-error, monitor-uri */
-	uint16_t status;
-	char *content_type;
-	struct logfmt *body; /* NULL: the status's own text */
-	struct str raw; /* errorfile: a whole HTTP answer, sent as it is; p NULL: none */
-	struct list headers; /* conf_reply_header */
-};
-struct conf_reply_header {
-	struct list link;
-	char *name;
-	struct logfmt *value;
-};
-
-enum conf_redirect_kind { REDIRECT_LOCATION, REDIRECT_PREFIX, REDIRECT_SCHEME };
-struct conf_redirect {
-	uint8_t kind;
-	uint16_t code; /* 302 */
-	struct logfmt *to;
-	bool drop_query, append_slash, ignore_empty;
-	char *set_cookie; /* whole value of Set-Cookie */
-};
-
-struct conf_rule {
-	struct list link;
-	struct conf_pos pos;
-	uint8_t action; /* enum conf_action_kind */
-	struct cond *cond; /* NULL: always */
-	char *name; /* header, variable, table, realm, service … */
-	struct logfmt *fmt; /* value */
-	struct expr *expr; /* set-var, track-sc key, capture sample */
-	char *regex; /* replace-*: pattern; compiled form in `re` */
-	void *re; /* struct regex */
-	uint8_t match; /* del-header -m: enum conf_match */
-	uint8_t var_scope;
-	uint32_t var_id;
-	uint32_t index; /* sc index, capture id, gpc index */
-	uint32_t number;
-	struct conf_reply *reply;
-	struct conf_redirect *redirect;
-	struct conf_stick_table *table; /* track-sc */
-	uint32_t counter; /* sc-inc-gpc(idx,sc), sc-set-gpt(idx,sc): idx; `index` is sc */
-	char *text; /* the line as understood, words joined by one space */
-};
-enum conf_match { MATCH_STR, MATCH_BEG, MATCH_END, MATCH_SUB, MATCH_REG };
+/* Rules: what a line of them is, and the answers that are made here. */
+#include "conf/conf_rules.h" /* part of this header, and too long for it */
 
 struct conf_use_backend {
 	struct list link;
@@ -373,7 +262,7 @@ struct conf_bind {
 	struct conf_tls tls;
 	char **crts; /* files or directories, absolute or as crt-base makes them */
 	unsigned n_crts;
-	char *crt_list, *default_crt;
+	char *crt_list, *default_crt, *ticket_keys;
 	bool accept_proxy, transparent, v4v6, v6only, defer_accept, tfo;
 	char *interface;
 	uint32_t maxconn, backlog;
@@ -384,6 +273,8 @@ struct conf_bind {
 
 enum conf_on_error { ON_ERROR_FAIL_CHECK, ON_ERROR_FASTINTER, ON_ERROR_SUDDEN_DEATH, ON_ERROR_MARK_DOWN };
 
+enum conf_ws { WS_AUTO, WS_H1, WS_H2 };
+
 struct conf_server {
 	struct list link;
 	struct conf_proxy *proxy;
@@ -392,7 +283,9 @@ struct conf_server {
 	unsigned id; /* svid, from 1 in order of declaration */
 	struct endpoint ep;
 	char *text; /* address as written */
-	bool is_disabled, is_backup, has_check, has_agent;
+	struct conf_resolve resolve; /* how a name becomes an address */
+	bool is_disabled, is_backup, has_check, has_agent, has_agent_addr;
+	bool check_via_tunnel; /* mode l4: to the service address, as the traffic goes */
 	uint32_t weight; /* 0..256, default 1 */
 	uint32_t maxconn, minconn, maxqueue;
 	uint64_t inter, fastinter, downinter; /* 2 s; 0 = same as inter */
@@ -401,7 +294,10 @@ struct conf_server {
 	bool has_check_addr;
 	uint16_t check_port; /* 0: the server's */
 	bool check_ssl, check_send_proxy;
-	char *check_sni, *check_alpn;
+	bool needs_tls; /* `ssl`, `check-ssl`, or a script with `connect ssl`: settings of TLS are complete */
+	char *check_sni;
+	struct str check_alpn; /* length-prefixed names; empty: the server's */
+	enum { INIT_STATE_UP, INIT_STATE_FULLY_UP, INIT_STATE_DOWN, INIT_STATE_FULLY_DOWN } init_state; /* with checks */
 	char *cookie;
 	uint64_t slowstart;
 	char *track; /* as written: [backend/]server */
@@ -419,15 +315,28 @@ struct conf_server {
 	uint64_t pool_purge_delay; /* 5 s */
 	uint32_t max_reuse;
 	enum { SERVER_PROTO_AUTO, SERVER_PROTO_H1, SERVER_PROTO_H2 } proto;
+	uint8_t ws; /* enum conf_ws: how WebSockets are asked for */
 	char *redir, *agent_send;
 	struct endpoint agent_ep;
 	uint16_t agent_port;
 	uint64_t agent_inter;
+	bool has_quic_id;
+	uint16_t quic_id; /* of the server in connection ids it gives out */
 	uint32_t pos_in_backend; /* 0, 1, … */
 };
 
 enum conf_forward { FORWARD_NONE, FORWARD_IPIP, FORWARD_GUE, FORWARD_L2, FORWARD_NAT };
 enum conf_affinity { AFFINITY_FLOW, AFFINITY_SOURCE, AFFINITY_NONE, AFFINITY_QUIC_CID };
+enum conf_track { CONF_TRACK_AUTO, CONF_TRACK_ON, CONF_TRACK_OFF };
+#define CONF_QUIC_ID_MAX 65535
+
+/* `nat`: what the edge sends from, towards the servers of a section with `forward nat`. */
+#define CONF_NAT_SOURCES 7
+struct conf_nat {
+	struct addr sources[CONF_NAT_SOURCES]; /* none: the address of the route to the server */
+	unsigned n_sources;
+	uint16_t port_first, port_last; /* 0: the default range */
+};
 
 struct conf_capture {
 	struct list link;
@@ -439,23 +348,81 @@ struct conf_capture {
 
 struct conf_timeouts {
 	uint64_t client, server, connect, http_request, http_keep_alive, queue, check, tunnel, client_fin,
-		server_fin, tarpit, client_hs;
+		server_fin, tarpit, client_hs, http_body;
+};
+
+/* What a client must at least send or take while the proxy waits for it: so much within each `after`. */
+enum conf_min_rate_of { MIN_RATE_REQUEST, MIN_RATE_RESPONSE };
+struct conf_min_rate {
+	uint64_t bytes_per_s; /* 0: no limit */
+	uint64_t after_ns;
 };
 
 struct conf_stats_auth { /* one `stats auth user:password` */
 	struct list link;
 	char *user, *password;
 };
+struct conf_stats_scope { /* one `stats scope` */
+	struct list link;
+	char *name; /* "." is the section itself */
+};
 struct conf_stats_page {
 	bool is_enabled;
 	char *uri, *realm; /* "/haproxy?stats" */
 	struct list auths; /* conf_stats_auth */
+	struct list scopes; /* conf_stats_scope; none: every section */
 	uint64_t refresh;
 	bool hide_version, show_legends, show_node;
 	char *desc, *node; /* node NULL: global's, or the host's name */
 	struct cond *admin_if;
 	bool has_admin;
 };
+
+/* `retry-on`: failures of a server after which a request may be sent again. */
+enum conf_retry {
+	RETRY_CONN_FAILURE = 1 << 0,
+	RETRY_EMPTY_RESPONSE = 1 << 1,
+	RETRY_JUNK_RESPONSE = 1 << 2,
+	RETRY_RESPONSE_TIMEOUT = 1 << 3,
+	RETRY_FIRST_STATUS = 1 << 4, /* further bits: one status each, conf_retry_status_bit() */
+};
+#define RETRY_STATUS(i) ((uint32_t)RETRY_FIRST_STATUS << (i))
+#define RETRY_ALL_ERRORS                                                                     \
+	(RETRY_CONN_FAILURE | RETRY_EMPTY_RESPONSE | RETRY_JUNK_RESPONSE | RETRY_RESPONSE_TIMEOUT | \
+	 RETRY_STATUS(7) | RETRY_STATUS(9) | RETRY_STATUS(10) | RETRY_STATUS(11)) /* 500 502 503 504 */
+/* 0: no status that `retry-on` knows. */
+uint32_t conf_retry_status_bit(unsigned status);
+
+struct conf_addr_header { /* option forwardfor, originalto */
+	char *name;
+	struct addr_prefix except;
+	bool has_except, if_none;
+};
+/* option forwarded: a port behind its node. */
+enum conf_forwarded_part {
+	FORWARDED_PROTO, FORWARDED_HOST, FORWARDED_BY, FORWARDED_BY_PORT, FORWARDED_FOR, FORWARDED_FOR_PORT,
+	FORWARDED_PARTS,
+};
+struct conf_forwarded {
+	bool has[FORWARDED_PARTS];
+	struct expr *expr[FORWARDED_PARTS]; /* NULL: the connection's own */
+};
+enum conf_restrict { RESTRICT_PRESERVE, RESTRICT_DELETE, RESTRICT_REJECT };
+
+struct conf_compression {
+	uint8_t algos[HTTP_CODING_COUNT], n_algos; /* enum http_coding, in the order of the file; 0: off */
+	bool is_offload;
+	struct str *types;
+	unsigned n_types; /* 0: every type */
+	uint64_t min_size; /* bytes */
+	uint8_t direction; /* enum conf_compress_direction; 0: not said */
+	/* the same of requests */
+	uint8_t req_algo; /* enum http_coding; 0: off */
+	struct str *req_types;
+	unsigned n_req_types;
+	uint64_t req_min_size;
+};
+enum conf_compress_direction { COMPRESS_RESPONSE = 1, COMPRESS_REQUEST, COMPRESS_BOTH };
 
 #define CONF_ERROR_CODES 18
 struct conf_proxy {
@@ -469,13 +436,16 @@ struct conf_proxy {
 	bool is_disabled;
 	uint64_t options, options_no; /* CONF_OPT(); set, and explicitly negated */
 	struct conf_timeouts timeout;
+	struct conf_min_rate min_rate[2]; /* by enum conf_min_rate_of */
 	uint32_t maxconn, fullconn, backlog, rate_limit_sessions;
 	uint32_t retries; /* 3 */
+	uint32_t retry_on; /* enum conf_retry bits */
 	int32_t redispatch_interval; /* -1: last retry */
 	struct conf_logs logs;
 	bool has_log;
 	char *log_tag;
 	struct logfmt *log_format, *error_log_format; /* log_format NULL: none (connect log) */
+	struct logfmt *log_format_sd; /* structured data of rfc5424 targets; NULL: none */
 	char *log_format_text;
 	/* frontend side */
 	struct list binds; /* conf_bind */
@@ -494,12 +464,13 @@ struct conf_proxy {
 	struct acl_set *acls;
 	struct list rules[RULES_COUNT]; /* conf_rule */
 	struct conf_stick_table *stick_table; /* NULL: none */
-	uint64_t inspect_delay;
-	char *forwardfor_header; /* "X-Forwarded-For" */
-	struct addr_prefix forwardfor_except;
-	bool has_forwardfor_except, forwardfor_if_none;
+	uint64_t inspect_delay, rsp_inspect_delay; /* of tcp-request, tcp-response content */
+	struct conf_addr_header forwardfor, originalto;
+	struct conf_forwarded forwarded;
+	uint8_t restrict_names; /* enum conf_restrict */
 	struct conf_reply *errors[CONF_ERROR_CODES]; /* by conf_error_index(); NULL: built in */
 	struct conf_stats_page stats;
+	struct conf_compression compression;
 	/* backend side */
 	struct list servers; /* conf_server */
 	unsigned n_servers;
@@ -508,16 +479,25 @@ struct conf_proxy {
 	struct conf_check check;
 	struct list use_servers;
 	struct list stick_rules; /* conf_stick_rule */
+	struct expr *rdp_cookie; /* persist rdp-cookie; NULL: no */
 	struct conf_names *server_ids; /* with stick rules: conf_server by id, see conf_server_by_id() */
 	uint8_t http_reuse; /* enum conf_http_reuse */
+	uint8_t state_load; /* enum conf_state_load */
+	char *state_file; /* of servers, with STATE_LOAD_LOCAL; NULL or "": the section's name */
 	struct addr source; /* family 0: the kernel's choice */
 	bool source_client; /* usesrc client/clientip: transparent */
 	bool source_client_port;
 	char *source_interface;
 	/* mode l4 */
-	uint8_t forward, affinity; /* enum conf_forward, conf_affinity */
+	uint8_t forward, affinity, track; /* enum conf_forward, conf_affinity, conf_track */
+	uint8_t quic_offset, quic_length; /* bytes: server id in connection ids */
+	uint64_t learn_window, drain_timeout; /* whole seconds; 1 h, 0: none */
 	uint32_t maglev_table_size; /* 0: by itself */
+	struct conf_nat nat;
+	struct conf_guard guard;
 	char *description;
+	/* Its defaults section as it was, for conf_explain(): plain values only; NULL: none. */
+	const struct conf_proxy *defaults;
 	struct conf_names *server_names; /* conf_server by name; see conf_find_server() */
 };
 
@@ -538,6 +518,8 @@ struct conf {
 	bool has_listener; /* any bind, or a peers section …: exit status 2 of -c when not */
 	struct list userlists; /* conf_userlist */
 	struct list stick_tables; /* conf_stick_table */
+	struct list resolvers; /* conf_resolvers */
+	struct pat_refs *pat_refs; /* maps and ACLs that the runtime API may change */
 	unsigned n_warnings;
 	struct conf_names *frontends, *backends; /* conf_proxy by name; see conf_find_proxy() */
 	struct expr_owned *expr_owned; /* what compiled expressions hold outside the arena */
@@ -545,6 +527,10 @@ struct conf {
 
 /* Index in conf_proxy.errors of a status that may have an errorfile, or -1. */
 int conf_error_index(unsigned status);
+
+/* A file's contents in `arena`. 0, -errno with `err`. */
+HG_WUR int conf_read_file(struct arena *arena, const char *path, struct str *ret_text,
+			  struct err *err);
 
 /* --- loading ----------------------------------------------------------------------------------- */
 
@@ -580,15 +566,15 @@ void conf_set_tls_library(const char *name_and_version);
 
 /* Canonical text of everything that was understood, one fact per line; for tests and `check --explain`. */
 void conf_dump(const struct conf *c, FILE *out);
+/* What it comes to: order of rules, inherited values, what nobody uses, tiers. */
+void conf_explain(const struct conf *c, bool is_json, FILE *out);
 
 struct conf_proxy *conf_find_proxy(const struct conf *c, struct str name, unsigned caps);
+/* Gives variables of the process the values of the global section. Control thread. */
+void conf_set_proc_vars(const struct conf *c, uint64_t wall_ns);
 struct conf_server *conf_find_server(const struct conf_proxy *px, struct str name);
 struct conf_server *conf_server_by_id(const struct conf_proxy *px, unsigned id); /* of sections with stick rules */
 struct conf_stick_table *conf_find_stick_table(const struct conf *c, struct str name);
-/* "gpc0_rate"; and what it is. */
-struct str conf_stick_data_name(enum conf_stick_data d);
-enum conf_stick_kind conf_stick_data_kind(enum conf_stick_data d);
-const char *conf_stick_type_name(enum conf_stick_type t); /* "ip" */
 
 /* The keyword tables, for the generated docs and "did you mean". NULL at the end. */
 struct conf_keyword_doc {

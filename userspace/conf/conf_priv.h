@@ -15,9 +15,9 @@
 #define CONF_MAX_FILE	   (64u << 20)
 #define CONF_MAX_FINDINGS  1000
 #define CONF_MAX_NESTED_IF 64
+#define CONF_MAX_TEMPLATE  10000 /* servers of one server-template */
 /* HTTP/2 is offered in ALPN and accepted in `proto` once the codec is there. */
 #define CONF_HAS_H2	    true
-#define CONF_HAS_H2_SERVERS false /* towards servers */
 
 /* --- names.c ----------------------------------------------------------------------------------- */
 
@@ -101,6 +101,8 @@ enum section_bits {
 	SEC_STATS_SOCKET = 1 << 7, /* option of a `stats socket` line */
 	SEC_SERVER = 1 << 8, /* option of a server line */
 	SEC_DEFAULT_SERVER = 1 << 9,
+	SEC_HTTP_ERRORS = 1 << 10,
+	SEC_RESOLVERS = 1 << 11,
 };
 #define SEC_DFLB (SEC_DEFAULTS | SEC_FRONTEND | SEC_LISTEN | SEC_BACKEND)
 #define SEC_DFL	 (SEC_DEFAULTS | SEC_FRONTEND | SEC_LISTEN)
@@ -132,6 +134,7 @@ enum keyword_flags {
 	KW_PENDING = 1 << 2, /* understood, but nothing acts on it yet: refused */
 	KW_EMPTY_OK = 1 << 3, /* ARG_STRING may be "" */
 	KW_ONE_WORD = 1 << 4, /* ARG_NOOP that takes exactly one word of a line's options */
+	KW_CALL = 1 << 5, /* ARG_FUNC written as "name(argument)", one word: see call_argument() */
 };
 
 struct keyword_value {
@@ -179,11 +182,13 @@ struct keyword_table {
 #define NUMBER(lo, hi)	       .min = (lo), .max = (hi)
 #define KEYWORDS(text, r, ...) { .what = text, .rows = r, .n = ARRAY_SIZE(r), __VA_ARGS__ }
 
-extern const struct keyword_table conf_kw_global, conf_kw_global_tls, conf_kw_env, conf_kw_xdp;
+extern const struct keyword_table conf_kw_global, conf_kw_global_tls, conf_kw_env, conf_kw_xdp,
+	conf_kw_vars, conf_kw_h2, conf_kw_guard;
 extern const struct keyword_table conf_kw_proxy, conf_kw_timeout, conf_kw_option, conf_kw_stats;
-extern const struct keyword_table conf_kw_balance, conf_kw_check, conf_kw_rules, conf_kw_log;
+extern const struct keyword_table conf_kw_l4, conf_kw_nat, conf_kw_balance, conf_kw_check, conf_kw_rules, conf_kw_log;
 extern const struct keyword_table conf_kw_bind, conf_kw_server, conf_kw_tls, conf_kw_tls_bind;
-extern const struct keyword_table conf_kw_userlist, conf_kw_stick;
+extern const struct keyword_table conf_kw_userlist, conf_kw_stick, conf_kw_errors, conf_kw_compression,
+	conf_kw_resolvers, conf_kw_server_resolve;
 
 /* Tables that are searched together, each with the object its rows write to. */
 struct scope {
@@ -207,6 +212,14 @@ struct format_text { /* a log-format to be compiled when the section's mode is f
 };
 
 /* A proxy while it is built; `px` is what remains. Also every `defaults` section. */
+/* dump.c: one row as text; are both values the same and not the language's zero. */
+void conf_dump_row(FILE *f, const char *prefix, const struct keyword *kw, const void *obj);
+bool conf_row_is_same(const struct keyword *kw, const void *a, const void *b);
+const char *conf_option_name(unsigned bit); /* "httplog" */
+
+/* What the section's last http-check line but variables and comments was. */
+enum http_check_last { HTTP_CHECK_NOTHING, HTTP_CHECK_CONNECT, HTTP_CHECK_SEND, HTTP_CHECK_EXPECT };
+
 struct proxy_build {
 	struct conf_proxy px; /* first: rows of the tables use offsets into it */
 	struct list link; /* parser.builds */
@@ -217,11 +230,14 @@ struct proxy_build {
 	bool has_balance; /* written in this section, not inherited */
 	bool has_log_global;
 	bool has_own_steps; /* http-check/tcp-check lines that are not inherited */
+	bool has_own_request; /* the first http-check send */
+	uint8_t http_check_last; /* enum http_check_last */
+	const struct conf_proxy *frozen; /* copy for those that inherit from this, made at the first */
 	struct conf_server default_server;
 	struct list late; /* late_line */
 	struct list redirects; /* conf_rule: `redirect` runs after http-request */
 	uint8_t rank; /* the latest kind of rule seen, for warnings about the order */
-	struct format_text log_format, error_log_format, unique_id;
+	struct format_text log_format, error_log_format, log_format_sd, unique_id;
 	struct line *default_backend;
 };
 
@@ -251,6 +267,22 @@ struct stick_use { /* an expression that looks into a stick table */
 	struct line *line;
 };
 
+struct conf_errors { /* an `http-errors` section */
+	struct list link;
+	struct conf_pos pos; /* of the section, or of its first use */
+	char *name;
+	bool is_defined;
+	struct conf_reply *replies[CONF_ERROR_CODES]; /* by conf_error_index(); NULL: none */
+};
+
+struct errors_use { /* a reply that is one of a section's */
+	struct list link;
+	struct conf_errors *errors;
+	struct conf_reply *reply;
+	struct conf_pos pos;
+	bool is_required; /* the section has to have this status */
+};
+
 struct env_var {
 	struct list link;
 	struct str name, value; /* value.p NULL: unset */
@@ -274,7 +306,9 @@ struct parser {
 	const char *file;
 	unsigned file_no, line_no;
 	struct if_level ifs[CONF_MAX_NESTED_IF];
-	unsigned n_ifs;
+	unsigned n_ifs, n_outer_ifs; /* of this file and those that include it; of those only */
+	unsigned n_included; /* files, so far */
+	struct include *include; /* the line that includes this file, NULL: none */
 	/* the section */
 	uint16_t section; /* enum section_bits, 0: none yet, or one that is skipped */
 	bool is_skipping; /* the rest of a section that was refused */
@@ -288,7 +322,38 @@ struct parser {
 	struct conf_names *defaults_names, *userlist_names;
 	struct conf_names *stick_names; /* conf_stick_table */
 	struct list stick_uses; /* stick_use */
+	struct list pattern_edits; /* pattern_edit_use */
+	struct list guards; /* guard_use */
+	struct conf_names *errors_names; /* conf_errors */
+	struct list errors; /* conf_errors */
+	struct list errors_uses; /* errors_use */
+	struct conf_errors *http_errors; /* the section that is read */
+	struct conf_names *resolvers_names; /* conf_resolvers */
+	struct conf_resolvers *resolvers; /* the section that is read */
 };
+
+/* kw_pattern.c: add-acl and its kin; the word just read names which. And when all is known: do the files exist. */
+HG_WUR int parse_pattern_edit(struct parser *ps, struct proxy_build *b, struct line *l, unsigned place,
+			      struct str file, struct conf_rule *rule);
+HG_WUR int finalize_patterns(struct parser *ps);
+/* kw_guard.c: `xdp deny-file`, what follows `xdp-drop`; and when all is known: is there an interface. */
+HG_WUR int guard_note_use(struct parser *ps, struct line *l, unsigned word, const char *what);
+HG_WUR int parse_deny_file(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
+HG_WUR int parse_guard(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
+HG_WUR int parse_ban(struct parser *ps, struct line *l, struct conf_rule *rule, bool is_told);
+void dump_guard(FILE *f, const struct conf_global *g);
+HG_WUR int parse_section_guard(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
+HG_WUR int parse_allow(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
+HG_WUR int parse_allow_file(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
+void dump_section_guard(FILE *f, const struct conf_guard *g);
+/* kw_steer.c */
+HG_WUR int parse_steer(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
+void dump_steer(FILE *f, const struct conf_xdp_steer *s);
+HG_WUR int finalize_guard(struct parser *ps);
+/* include.c: `include <pattern>`. 0, -EINVAL (said) or -ENOMEM. */
+HG_WUR int include_line(struct parser *ps, struct line *l);
+/* parser.c: the lines of one file, within whatever section is open. */
+HG_WUR int parser_lines(struct parser *ps, struct str text);
 
 /* report.c. Functions that return int return -EINVAL, or -ENOMEM when not even the report could be kept. */
 int conf_fail(struct parser *ps, const struct line *l, unsigned word, const char *fmt, ...)
@@ -340,6 +405,8 @@ HG_WUR int keyword_options(struct parser *ps, struct line *l, uint16_t section,
 HG_WUR int parser_text(struct parser *ps, struct str text);
 HG_WUR int parser_end_section(struct parser *ps);
 const char *section_list(uint16_t sections, char out[96]);
+/* Of a word found by a row with KW_CALL: what stands in its parentheses. */
+struct str call_argument(struct str word);
 bool name_pattern_has(const char *const *list, struct str name);
 
 /* directive.c: .if and its kin. */
@@ -351,19 +418,20 @@ HG_WUR int directive_end_of_file(struct parser *ps);
 struct str parser_getenv(void *parser, struct str name);
 HG_WUR int parser_setenv(struct parser *ps, struct str name, struct str value);
 
-/* source.c */
-/* A file's contents in `arena`. 0, -errno with `err`. */
-HG_WUR int conf_read_file(struct arena *arena, const char *path, struct str *ret_text,
-			  struct err *err);
-
 /* proxy_build.c */
 HG_WUR int proxy_open(struct parser *ps, struct line *l, uint16_t section);
+/* "userlist NAME": the one word of a section's line. On failure the section is skipped up to the next. */
+HG_WUR int section_want_name(struct parser *ps, struct line *l, struct str *ret_name);
 HG_WUR int userlist_open(struct parser *ps, struct line *l);
+/* Letters, digits and "-_.:", as HAProxy allows in names of sections, servers and ACLs. */
+HG_WUR int line_want_name(struct parser *ps, struct line *l, struct str *ret);
 void conf_server_init(struct conf_server *s);
 
 /* Compiling with expr, reporting its errors at the right column. `word` is where the text stands. */
 HG_WUR int compile_expr(struct parser *ps, struct proxy_build *b, struct line *l, unsigned place,
 			struct expr **ret); /* takes one word */
+HG_WUR int compile_expr_text(struct parser *ps, struct proxy_build *b, struct line *l,
+			     struct str text, unsigned place, struct expr **ret);
 HG_WUR int compile_format(struct parser *ps, struct proxy_build *b, struct line *l, unsigned place,
 			  struct logfmt **ret); /* takes one word */
 HG_WUR int compile_text(struct parser *ps, struct proxy_build *b, struct line *l, unsigned word,
@@ -378,11 +446,26 @@ unsigned ruleset_place(enum conf_ruleset set);
 /* kw_*.c: helpers that others use */
 HG_WUR int parse_reply(struct parser *ps, struct proxy_build *b, struct line *l, unsigned place,
 		       struct conf_reply *r);
+/* What an argument-less answer, or one with a status only, says. */
+HG_WUR int reply_check(struct parser *ps, struct line *l, const struct conf_reply *r);
 HG_WUR int parse_redirect(struct parser *ps, struct proxy_build *b, struct line *l, unsigned place,
 			  struct conf_redirect *r);
+/* kw_expect.c, kw_check.c */
+HG_WUR int parse_expect(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
+struct conf_check_step *check_new_step(struct parser *ps, void *obj, const struct line *l); /* NULL: no memory */
+HG_WUR int http_check_order(struct parser *ps, struct line *l, struct proxy_build *b,
+			    enum http_check_last now);
+int arg_binary(struct parser *ps, struct line *l, struct str *ret); /* hexadecimal digits */
+HG_WUR int arg_alpn(struct parser *ps, struct line *l, struct str *ret); /* kw_tls.c: length-prefixed names */
+HG_WUR int parse_check_kind(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
+HG_WUR int parse_min_rate(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
+HG_WUR int parse_retry_on(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
 HG_WUR int parse_action(struct parser *ps, struct proxy_build *b, struct line *l,
 			enum conf_ruleset set, struct list *to);
 HG_WUR int parse_bind_line(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
+/* kw_l4.c: `quic-id` of a server line. */
+int parse_quic_id(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
+enum server_line { SERVER_LINE, SERVER_LINE_DEFAULT, SERVER_LINE_TEMPLATE }; /* keyword.min */
 HG_WUR int parse_server_line(struct parser *ps, struct line *l, void *obj,
 			     const struct keyword *kw);
 HG_WUR int parse_stats_socket(struct parser *ps, struct line *l, void *obj,
@@ -392,8 +475,33 @@ HG_WUR int parse_httpchk(struct parser *ps, struct line *l, void *obj, const str
 HG_WUR int parse_capture(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
 struct conf_capture *capture_new(struct parser *ps, struct conf_proxy *px, struct str name,
 				 uint32_t len, bool is_response);
-/* A whole HTTP answer from a file, line ends of its head made CRLF. 0, -errno with `err`. */
-HG_WUR int errorfile_read(struct parser *ps, const char *path, struct str *ret, struct err *err);
+keyword_parse_fn parse_forwardfor, parse_originalto, parse_forwarded; /* kw_forward.c */
+/* Every '%' doubled: a text that is no format as one. */
+HG_WUR int escape_percent(struct parser *ps, struct str text, struct str *ret);
+/* kw_errors.c: a file's answer into `r`; the next word is its name. */
+HG_WUR int parse_reply_file(struct parser *ps, struct line *l, struct conf_reply *r);
+/* The next word names an `http-errors` section; which one it is turns out at the end. */
+HG_WUR int parse_reply_section(struct parser *ps, struct line *l, struct conf_reply *r);
+HG_WUR int errors_open(struct parser *ps, struct line *l);
+HG_WUR int finalize_errors(struct parser *ps);
+/* kw_resolvers.c */
+HG_WUR int resolvers_open(struct parser *ps, struct line *l);
+void dump_resolve(FILE *f, const struct conf_resolve *r); /* what a server line says */
+void dump_resolvers(FILE *f, const struct conf *c);
+HG_WUR int finalize_resolvers(struct parser *ps);
+HG_WUR int finalize_server_name(struct parser *ps, struct conf_server *s, struct line *l);
+/* What an action is parsed for. */
+struct action_ctx {
+	struct proxy_build *b;
+	struct conf_rule *rule;
+	enum conf_ruleset set;
+	unsigned place;
+	struct str arg; /* "x" of "set-var(x)"; p NULL: no parentheses */
+};
+/* kw_action_stream.c: what follows the name; 0 or an error that was reported */
+typedef int action_fn(struct parser *ps, struct line *l, struct action_ctx *c);
+extern action_fn action_log_level, action_timeout, action_wait_for_body, action_pause,
+	action_expect_proxy, action_use_service, action_mark, action_nice;
 /* track-sc<number> <expression> [table <name>] */
 HG_WUR int parse_track_sc(struct parser *ps, struct proxy_build *b, struct line *l, unsigned place,
 			  struct str number, struct conf_rule *rule);
@@ -429,6 +537,7 @@ enum rule_rank {
 HG_WUR int conf_finalize(struct parser *ps);
 HG_WUR int finalize_servers(struct parser *ps, struct proxy_build *b);
 HG_WUR int finalize_binds(struct parser *ps, struct proxy_build *b);
+HG_WUR int finalize_moved(struct parser *ps, struct proxy_build *b);
 HG_WUR int finalize_l4(struct parser *ps, struct proxy_build *b);
 HG_WUR int finalize_formats(struct parser *ps, struct proxy_build *b);
 HG_WUR int finalize_duplicates(struct parser *ps);

@@ -12,9 +12,10 @@ bool directive_is_active(const struct parser *ps)
 	return ps->n_ifs == 0 || ps->ifs[ps->n_ifs - 1].is_active;
 }
 
+/* Of this file: a block does not go on in a file that is included. */
 static struct if_level *level(struct parser *ps)
 {
-	return ps->n_ifs ? &ps->ifs[ps->n_ifs - 1] : NULL;
+	return ps->n_ifs > ps->n_outer_ifs ? &ps->ifs[ps->n_ifs - 1] : NULL;
 }
 
 /* Words behind the directive as one text; 1, 0 or what conf_fail() returned. */
@@ -101,7 +102,7 @@ static int on_else(struct parser *ps, struct line *l)
 
 static int on_endif(struct parser *ps, struct line *l)
 {
-	if (!ps->n_ifs)
+	if (!level(ps))
 		return conf_fail(ps, l, 0, "'.endif' without '.if'");
 	ps->n_ifs--;
 	return l->n > 1 ? conf_fail(ps, l, 1, "unexpected '" STR_FMT "' behind '.endif'",
@@ -172,7 +173,7 @@ int directive_end_of_file(struct parser *ps)
 {
 	int r = 0;
 
-	while (ps->n_ifs && r != -ENOMEM)
+	while (ps->n_ifs > ps->n_outer_ifs && r != -ENOMEM)
 		r = conf_fail_pos(ps, &ps->ifs[--ps->n_ifs].pos,
 				  "'.if' without '.endif' in this file");
 	return r;

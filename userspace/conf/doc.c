@@ -59,10 +59,17 @@ static void add_table(const struct keyword_table *t, const char *prefix, unsigne
 static void build(void)
 {
 	static const struct keyword_table *const tables[] = {
-		&conf_kw_global,   &conf_kw_global_tls, &conf_kw_env,	  &conf_kw_xdp,
-		&conf_kw_log,	   &conf_kw_proxy,	&conf_kw_balance, &conf_kw_check,
-		&conf_kw_rules,	   &conf_kw_bind,	&conf_kw_server,  &conf_kw_tls,
-		&conf_kw_userlist, &conf_kw_stick,
+		&conf_kw_global,    &conf_kw_global_tls,
+		&conf_kw_env,	    &conf_kw_xdp,
+		&conf_kw_vars,	    &conf_kw_log,
+		&conf_kw_proxy,	    &conf_kw_balance,
+		&conf_kw_check,	    &conf_kw_rules,
+		&conf_kw_bind,	    &conf_kw_server,
+		&conf_kw_tls,	    &conf_kw_userlist,
+		&conf_kw_stick,	    &conf_kw_guard,
+		&conf_kw_errors,    &conf_kw_h2,
+		&conf_kw_l4,	    &conf_kw_nat,
+		&conf_kw_resolvers, &conf_kw_server_resolve,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)

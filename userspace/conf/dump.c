@@ -27,7 +27,7 @@ static const char *value_name(const struct keyword_value *values, uint8_t v)
 	return "?";
 }
 
-static void dump_row(FILE *f, const char *prefix, const struct keyword *kw, const void *obj)
+void conf_dump_row(FILE *f, const char *prefix, const struct keyword *kw, const void *obj)
 {
 	const void *field = (const char *)obj + kw->offset;
 	const char *name = kw->name.p;
@@ -73,19 +73,57 @@ static void dump_row(FILE *f, const char *prefix, const struct keyword *kw, cons
 	}
 }
 
+static size_t row_size(const struct keyword *kw)
+{
+	switch ((enum arg_type)kw->type) {
+	case ARG_FLAG:
+	case ARG_ENUM:
+		return 1;
+	case ARG_U16:
+		return 2;
+	case ARG_UINT:
+	case ARG_SIZE:
+		return 4;
+	case ARG_TIME:
+	case ARG_TIME_S:
+	case ARG_STRING:
+	case ARG_REST:
+		return 8;
+	default:
+		return 0;
+	}
+}
+
+bool conf_row_is_same(const struct keyword *kw, const void *a, const void *b)
+{
+	static const char zero[8];
+	size_t n = row_size(kw);
+	const char *x = (const char *)a + kw->offset, *y = (const char *)b + kw->offset;
+
+	/* An inherited text is the same piece of memory. */
+	return n && memcmp(x, y, n) == 0 && memcmp(x, zero, n) != 0;
+}
+
 static void dump_table(FILE *f, const char *prefix, const struct keyword_table *t,
 		       uint16_t sections, const void *obj)
 {
 	for (unsigned i = 0; i < t->n; i++) {
 		if ((t->rows[i].sections & sections) && t->rows[i].grade != 'n')
-			dump_row(f, prefix, &t->rows[i], obj);
+			conf_dump_row(f, prefix, &t->rows[i], obj);
 	}
+}
+
+static void dump_samples(FILE *f, const struct log_target *t)
+{
+	for (unsigned i = 0; i < t->n_samples; i++)
+		fprintf(f, "%s%u-%u", i ? "," : " sample ", t->samples[i].lo, t->samples[i].hi);
+	fprintf(f, ":%u", t->sample_of);
 }
 
 static void dump_logs(FILE *f, const char *prefix, const struct conf_logs *logs)
 {
-	static const char *const formats[] = { "local", "rfc3164", "rfc5424", "priority",
-					       "short", "timed",   "iso",     "raw" };
+	static const char *const formats[] = { "local", "rfc3164", "rfc5424", "priority", "short",
+					       "timed", "iso",	   "raw",     "local" };
 	char text[ADDR_TEXT_MAX];
 
 	for (unsigned i = 0; i < logs->n; i++) {
@@ -104,7 +142,7 @@ static void dump_logs(FILE *f, const char *prefix, const struct conf_logs *logs)
 		fprintf(f, " len %u format %s facility %u levels %u-%u", t->max_len,
 			formats[t->format], t->facility, t->min_level, t->max_level);
 		if (t->sample_of)
-			fprintf(f, " sample %u-%u:%u", t->sample_lo, t->sample_hi, t->sample_of);
+			dump_samples(f, t);
 		fputc('\n', f);
 	}
 }
@@ -147,6 +185,23 @@ static void dump_endpoint(FILE *f, const struct endpoint *ep)
 	}
 }
 
+static void dump_h2(FILE *f, const struct conf_global *g)
+{
+	const struct {
+		const char *name;
+		uint32_t bytes;
+	} windows[] = { { "", g->h2.window },
+			{ "fe.", g->h2_fe.window },
+			{ "be.", g->h2_be.window } };
+
+	for (unsigned i = 0; i < ARRAY_SIZE(windows); i++)
+		if (windows[i].bytes)
+			fprintf(f, "  tune.h2.%sinitial-window-size %u\n", windows[i].name,
+				windows[i].bytes);
+	if (g->h2.table)
+		fprintf(f, "  tune.h2.header-table-size %u\n", g->h2.table - 1);
+}
+
 static void dump_global(FILE *f, const struct conf_global *g)
 {
 	static const char *const levels[] = { "user", "operator", "admin" };
@@ -156,6 +211,8 @@ static void dump_global(FILE *f, const struct conf_global *g)
 	fputs("global\n", f);
 	dump_table(f, "  ", &conf_kw_global, SEC_GLOBAL, g);
 	dump_table(f, "  ", &conf_kw_global_tls, SEC_GLOBAL, g);
+	dump_table(f, "  ", &conf_kw_h2, SEC_GLOBAL, g);
+	dump_h2(f, g);
 	if (g->is_master_worker)
 		fputs("  master-worker\n", f);
 	if (g->user)
@@ -185,11 +242,27 @@ static void dump_global(FILE *f, const struct conf_global *g)
 	list_for_each(p, &g->xdp_interfaces) {
 		const struct conf_xdp_interface *x = list_entry(p, struct conf_xdp_interface, link);
 
-		fprintf(f, "  xdp interface %s mode %s%s\n", x->name, modes[x->mode],
-			x->is_exclusive ? " exclusive" : "");
+		fprintf(f, "  xdp interface %s mode %s", x->name, modes[x->mode]);
+		if (x->vlan == CONF_VLAN_KEEP)
+			fputs(" vlan keep", f);
+		else if (x->vlan != CONF_VLAN_AUTO)
+			fprintf(f, " vlan %u", x->vlan);
+		fputs(x->is_exclusive ? " exclusive\n" : "\n", f);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(g->xdp_source); i++) {
+		char text[ADDR_TEXT_MAX];
+
+		if (!g->xdp_source[i].addr.sa.sa_family)
+			continue;
+		addr_format_ip(&g->xdp_source[i].addr, text, sizeof(text));
+		fprintf(f, "  xdp source %s/%u\n", text, g->xdp_source[i].bits);
 	}
 	if (g->xdp_hash_seed)
 		fprintf(f, "  xdp hash-seed %" PRIu64 "\n", g->xdp_hash_seed);
+	if (g->xdp_flow_entries)
+		fprintf(f, "  xdp flow-entries %u\n", g->xdp_flow_entries);
+	dump_guard(f, g);
+	dump_steer(f, &g->xdp_steer);
 	if (g->xdp_bpffs)
 		fprintf(f, "  xdp bpffs %s\n", g->xdp_bpffs);
 	fputs("  bind-defaults\n", f);
@@ -223,6 +296,15 @@ static void dump_server(FILE *f, const struct conf_server *s)
 		dump_endpoint(f, &s->check_ep);
 		fputc('\n', f);
 	}
+	if (s->init_state) {
+		static const char *const states[] = { "up", "fully-up", "down", "fully-down" };
+
+		fprintf(f, "    init-state %s\n", states[s->init_state]);
+	}
+	if (s->check_alpn.len)
+		fprintf(f, "    check-alpn %zu bytes\n", s->check_alpn.len);
+	if (s->has_quic_id)
+		fprintf(f, "    quic-id %u\n", s->quic_id);
 	if (s->send_proxy)
 		fprintf(f, "    send-proxy version %u\n", s->send_proxy);
 	if (s->track_server)
@@ -230,13 +312,16 @@ static void dump_server(FILE *f, const struct conf_server *s)
 			s->track_server->name);
 	if (s->sni)
 		fprintf(f, "    sni " STR_FMT "\n", STR_ARG(expr_text(s->sni)));
-	if (s->is_ssl || s->check_ssl)
+	dump_resolve(f, &s->resolve);
+	if (s->needs_tls)
 		dump_tls(f, "    ", &s->tls);
 }
 
 static void dump_check(FILE *f, const struct conf_check *c)
 {
-	static const char *const kinds[] = { "connect", "send", "expect", "comment" };
+	static const char *const kinds[] = { "connect", "send",	   "expect",
+					     "comment", "set-var", "unset-var" };
+	const struct conf_check_request *rq = &c->request;
 	static const char *const types[] = { "tcp",   "http",  "ssl-hello", "smtp",
 					     "mysql", "pgsql", "redis",	    "tcp-script" };
 	static const char *const whats[] = { "status", "rstatus", "string", "rstring",
@@ -245,13 +330,16 @@ static void dump_check(FILE *f, const struct conf_check *c)
 
 	if (c->type != CHECK_TCP)
 		fprintf(f, "  check %s\n", types[c->type]);
+	if (c->user)
+		fprintf(f, "  check user %s%s\n", c->user, c->is_pre_41 ? " pre-41" : "");
 	if (c->type == CHECK_HTTP)
-		fprintf(f, "  check request %s %s %s\n", c->method ? c->method : "OPTIONS",
-			c->uri ? c->uri : "/", c->version ? c->version : "HTTP/1.0");
-	if (c->headers.len)
-		fprintf(f, "  check headers %zu bytes\n", c->headers.len);
-	if (c->body.len)
-		fprintf(f, "  check body %zu bytes\n", c->body.len);
+		fprintf(f, "  check request %s %s %s\n", rq->method ? rq->method : "OPTIONS",
+			rq->uri ? rq->uri : "/", rq->version ? rq->version : "HTTP/1.0");
+	for (const struct conf_check_header *h = rq->fields; h; h = h->next)
+		fprintf(f, "  check header " STR_FMT ": " STR_FMT "\n", STR_ARG(h->name),
+			STR_ARG(h->value));
+	if (rq->body.len)
+		fprintf(f, "  check body %zu bytes\n", rq->body.len);
 	if (c->disable_on_404)
 		fputs("  check disable-on-404\n", f);
 	list_for_each(p, &c->steps) {
@@ -267,14 +355,26 @@ static void dump_check(FILE *f, const struct conf_check *c)
 	}
 }
 
+static void dump_l4(FILE *f, const struct conf_proxy *px)
+{
+	static const char *const forwards[] = { "none", "ipip", "gue", "l2", "nat" };
+	static const char *const affinities[] = { "flow", "source", "none", "quic-cid" };
+	static const char *const tracks[] = { "auto", "on", "off" };
+
+	fprintf(f, "  forward %s affinity %s", forwards[px->forward], affinities[px->affinity]);
+	if (px->affinity == AFFINITY_QUIC_CID)
+		fprintf(f, " offset %u length %u", px->quic_offset, px->quic_length);
+	fprintf(f, "\n  track %s learn-window %" PRIu64 "s drain-timeout %" PRIu64 "s\n",
+		tracks[px->track], px->learn_window / 1000000000, px->drain_timeout / 1000000000);
+}
+
 static void dump_balance(FILE *f, const struct conf_proxy *px)
 {
 	static const char *const algos[] = { "roundrobin", "static-rr", "leastconn", "first",
 					     "source",	   "uri",	"url_param", "hdr",
-					     "random",	   "hash",	"maglev",    "peak-ewma" };
+					     "random",	   "hash",	"maglev",    "peak-ewma",
+					     "rdp-cookie" };
 	static const char *const functions[] = { "sdbm", "djb2", "wt6", "crc32", "none" };
-	static const char *const forwards[] = { "none", "ipip", "gue", "l2", "nat" };
-	static const char *const affinities[] = { "flow", "source", "none", "quic-cid" };
 	const struct conf_balance_params *b = &px->balance;
 
 	fprintf(f, "  balance %s %s\n", algos[b->algo], b->name ? b->name : "");
@@ -282,8 +382,50 @@ static void dump_balance(FILE *f, const struct conf_proxy *px)
 		fprintf(f, "  hash-type %s %s%s\n", b->hash_type ? "consistent" : "map-based",
 			functions[b->hash_func], b->has_avalanche ? " avalanche" : "");
 	if (px->mode == CONF_MODE_L4)
-		fprintf(f, "  forward %s affinity %s\n", forwards[px->forward],
-			affinities[px->affinity]);
+		dump_l4(f, px);
+	for (unsigned i = 0; i < px->nat.n_sources; i++) {
+		char text[ADDR_TEXT_MAX];
+
+		addr_format_ip(&px->nat.sources[i], text, sizeof(text));
+		fprintf(f, "  nat source %s\n", text);
+	}
+	if (px->nat.port_first)
+		fprintf(f, "  nat ports %u-%u\n", px->nat.port_first, px->nat.port_last);
+}
+
+static void dump_compression(FILE *f, const struct conf_compression *c)
+{
+	static const char *const directions[] = { "response", "response", "request", "both" };
+
+	if (c->direction > COMPRESS_RESPONSE || c->req_algo)
+		fprintf(f, "  compression direction %s, of requests %s, %u types, minsize %llu\n",
+			directions[c->direction], http_coding_name((enum http_coding)c->req_algo),
+			c->n_req_types, (unsigned long long)c->req_min_size);
+	if (!c->n_algos)
+		return;
+	fputs("  compression", f);
+	for (unsigned i = 0; i < c->n_algos; i++)
+		fprintf(f, " %s", http_coding_name((enum http_coding)c->algos[i]));
+	for (unsigned i = 0; i < c->n_types; i++)
+		fprintf(f, " type " STR_FMT, STR_ARG(c->types[i]));
+	fprintf(f, "%s minsize %llu\n", c->is_offload ? " offload" : "",
+		(unsigned long long)c->min_size);
+}
+
+static void dump_errors(FILE *f, const struct conf_proxy *px)
+{
+	static const char *const kinds[] = { "own", "default", "file", "silent", "section" };
+
+	for (unsigned status = 200; status < 600; status++) {
+		int i = conf_error_index(status);
+		const struct conf_reply *r = i >= 0 ? px->errors[i] : NULL;
+
+		while (r && r->kind == REPLY_SECTION)
+			r = r->otherwise;
+		if (r)
+			fprintf(f, "  error %u %s %u %zu bytes\n", status, kinds[r->kind],
+				r->file ? r->file->status : r->status, r->file_body.len);
+	}
 }
 
 static void dump_rules(FILE *f, const struct conf_proxy *px)
@@ -343,7 +485,7 @@ static void dump_stick(FILE *f, const struct conf_proxy *px)
 	}
 }
 
-static void dump_options(FILE *f, const struct conf_proxy *px)
+const char *conf_option_name(unsigned bit)
 {
 	static const char *const names[] = {
 #define X(name, text) text,
@@ -351,11 +493,16 @@ static void dump_options(FILE *f, const struct conf_proxy *px)
 #undef X
 	};
 
+	return names[bit];
+}
+
+static void dump_options(FILE *f, const struct conf_proxy *px)
+{
 	for (unsigned i = 0; i < CONF_OPT_COUNT; i++) {
 		if (px->options & (1ull << i))
-			fprintf(f, "  option %s\n", names[i]);
+			fprintf(f, "  option %s\n", conf_option_name(i));
 		if (px->options_no & (1ull << i))
-			fprintf(f, "  no option %s\n", names[i]);
+			fprintf(f, "  no option %s\n", conf_option_name(i));
 	}
 }
 
@@ -375,6 +522,7 @@ static void dump_proxy(FILE *f, const struct conf_proxy *px)
 		fprintf(f, "  log-format %s\n", px->log_format_text);
 	if (px->default_backend)
 		fprintf(f, "  default_backend %s\n", px->default_backend->name);
+	dump_section_guard(f, &px->guard);
 	if (px->cookie.name)
 		fprintf(f, "  cookie %s%s%s%s%s%s\n", px->cookie.name,
 			px->cookie.insert ? " insert" : "", px->cookie.prefix ? " prefix" : "",
@@ -383,6 +531,11 @@ static void dump_proxy(FILE *f, const struct conf_proxy *px)
 			px->cookie.nocache ? " nocache" : "");
 	if (px->stats.is_enabled)
 		fprintf(f, "  stats uri %s\n", px->stats.uri);
+	list_for_each(p, &px->stats.scopes)
+		fprintf(f, "  stats scope %s\n",
+			list_entry(p, struct conf_stats_scope, link)->name);
+	dump_compression(f, &px->compression);
+	dump_errors(f, px);
 	dump_rules(f, px);
 	dump_stick(f, px);
 	list_for_each(p, &px->binds)
@@ -409,4 +562,5 @@ void conf_dump(const struct conf *c, FILE *out)
 		fprintf(out, "userlist " STR_FMT " users %u\n", STR_ARG(ul->list.name),
 			ul->list.n_users);
 	}
+	dump_resolvers(out, c);
 }

@@ -278,9 +278,9 @@ static void set_fullconn(struct parser *ps)
 static int finalize_proxy(struct parser *ps, struct proxy_build *b)
 {
 	static int (*const steps[])(struct parser *ps, struct proxy_build *b) = {
-		join_logs,	  resolve_backends, resolve_use_servers,
-		finalize_servers, finalize_binds,   finalize_l4,
-		drop_http_parts,  finalize_formats, check_timeouts,
+		join_logs,	  resolve_backends, resolve_use_servers, finalize_moved,
+		finalize_servers, finalize_binds,   finalize_l4,	 drop_http_parts,
+		finalize_formats, check_timeouts,
 	};
 	int r = 0;
 
@@ -305,6 +305,14 @@ int conf_finalize(struct parser *ps)
 		r = finalize_tracks(ps);
 	if (r == 0)
 		r = finalize_stick(ps);
+	if (r == 0)
+		r = finalize_patterns(ps);
+	if (r == 0)
+		r = finalize_guard(ps);
+	if (r == 0)
+		r = finalize_errors(ps);
+	if (r == 0)
+		r = finalize_resolvers(ps);
 	if (r == 0)
 		r = finalize_duplicates(ps);
 	if (r == 0)

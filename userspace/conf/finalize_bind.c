@@ -211,6 +211,8 @@ int finalize_formats(struct parser *ps, struct proxy_build *b)
 	if (r != -ENOMEM)
 		r = compile(ps, b, &b->error_log_format, place, &b->px.error_log_format);
 	if (r != -ENOMEM)
+		r = compile(ps, b, &b->log_format_sd, place, &b->px.log_format_sd);
+	if (r != -ENOMEM)
 		r = compile(ps, b, &b->unique_id, PLACE_REQ | PLACE_CONN, &b->px.unique_id_format);
 	return r;
 }

@@ -31,6 +31,7 @@ int merge_tls(struct parser *ps, struct conf_tls *t, const struct conf_tls *def)
 	MERGE(ciphersuites);
 	MERGE(curves);
 	MERGE(sigalgs);
+	MERGE(client_sigalgs);
 	MERGE(ca_file);
 	MERGE(crl_file);
 	MERGE(verify);
@@ -42,9 +43,14 @@ int merge_tls(struct parser *ps, struct conf_tls *t, const struct conf_tls *def)
 		t->alpn_len = def->alpn_len;
 		t->has_alpn = def->has_alpn;
 	}
-	t->no_tickets |= def->no_tickets;
+	t->no_tickets = (t->no_tickets || def->no_tickets) && !t->wants_tickets;
+	t->strict_sni = (t->strict_sni || def->strict_sni) && !t->wants_lax_sni;
 	t->prefer_client_ciphers |= def->prefer_client_ciphers;
-	t->strict_sni |= def->strict_sni;
+	t->no_ca_names |= def->no_ca_names;
+	for (unsigned i = 0; i < ARRAY_SIZE(t->crt_ignore.bits); i++) {
+		t->crt_ignore.bits[i] |= def->crt_ignore.bits[i];
+		t->ca_ignore.bits[i] |= def->ca_ignore.bits[i];
+	}
 	if (!t->min_version) /* unless only older ones are wanted */
 		t->min_version = t->max_version && t->max_version < 0x0303 ? t->max_version
 									   : 0x0303;
@@ -57,39 +63,12 @@ int merge_tls(struct parser *ps, struct conf_tls *t, const struct conf_tls *def)
 		       : 0;
 }
 
-/* A server that chose HTTP/2 would be spoken to in HTTP/1. */
-static int leave_out_h2(struct parser *ps, struct conf_server *s, struct line *l)
-{
-	struct conf_tls *t = &s->tls;
-	size_t n;
-
-	if (CONF_HAS_H2_SERVERS)
-		return 0;
-	for (size_t at = 0; at < t->alpn_len; at += n) {
-		n = 1 + (size_t)(unsigned char)t->alpn[at];
-		if (n != 3 || memcmp(t->alpn + at, "\2h2", 3) != 0)
-			continue;
-		/* A list of `global` is shared: this server gets its own. */
-		t->alpn = arena_strdup(&ps->conf->arena, str_make(t->alpn, t->alpn_len));
-		if (!t->alpn)
-			return -ENOMEM;
-		memmove(t->alpn + at, t->alpn + at + n, t->alpn_len - at - n);
-		t->alpn_len -= n;
-		return conf_warn(ps, l, 0,
-				 "HTTP/2 towards servers is not supported by this version: 'h2' is "
-				 "left out of the list");
-	}
-	return 0;
-}
-
 static int finalize_tls(struct parser *ps, struct conf_server *s)
 {
 	const struct conf_global *g = &ps->conf->global;
 	struct line *l = build_of(s)->line;
 	int r = merge_tls(ps, &s->tls, &g->server_tls);
 
-	if (!r)
-		r = leave_out_h2(ps, s, l);
 	if (r)
 		return r;
 	if (s->tls.max_version && s->tls.min_version > s->tls.max_version)
@@ -137,7 +116,7 @@ static int finalize_port(struct parser *ps, struct conf_server *s)
 
 	if (s->ep.kind != ENDPOINT_IP && s->ep.kind != ENDPOINT_NAME)
 		return 0;
-	if (s->ep.port)
+	if (s->ep.port || s->resolve.is_srv) /* the records have ports */
 		return 0;
 	port = port_of_binds(px);
 	if (px->mode == CONF_MODE_L4) {
@@ -159,11 +138,43 @@ static int finalize_port(struct parser *ps, struct conf_server *s)
 	return 0;
 }
 
+/* Checks speak HTTP/1, on whatever port they go to. */
+static int check_h2(struct parser *ps, struct conf_server *s)
+{
+	if (s->proto != SERVER_PROTO_H2 || !s->has_check || s->proxy->check.type != CHECK_HTTP ||
+	    s->check_port || s->has_check_addr)
+		return 0;
+	return conf_warn(
+		ps, build_of(s)->line, 0,
+		"health checks speak HTTP/1: server '%.64s' with 'proto h2' has to understand "
+		"it, too, or needs a 'port' that does",
+		s->name);
+}
+
+static bool script_wants_tls(const struct conf_server *s)
+{
+	struct list *p;
+
+	list_for_each(p, &s->proxy->check.steps)
+		if (s->has_check && list_entry(p, struct conf_check_step, link)->ssl)
+			return true;
+	return false;
+}
+
 static int finalize_server(struct parser *ps, struct conf_server *s)
 {
-	int r = finalize_port(ps, s);
+	int r = finalize_server_name(ps, s, build_of(s)->line);
 
-	if (r == 0 && (s->is_ssl || s->check_ssl))
+	if (r == 0)
+		r = finalize_port(ps, s);
+	if (r == 0)
+		r = check_h2(ps, s);
+	if (r == 0 && s->has_agent && !s->agent_port)
+		r = conf_fail(ps, build_of(s)->line, 1,
+			      "server '%.64s' has 'agent-check': add 'agent-port <port>'", s->name);
+
+	s->needs_tls = s->is_ssl || s->check_ssl || script_wants_tls(s);
+	if (r == 0 && s->needs_tls)
 		r = finalize_tls(ps, s);
 	/* Only a minimum, or one that is not below the maximum: a plain maximum. */
 	if (s->minconn && s->minconn >= s->maxconn) {

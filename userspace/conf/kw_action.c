@@ -8,14 +8,6 @@
 
 #include "conf/conf_priv.h"
 
-struct action_ctx {
-	struct proxy_build *b;
-	struct conf_rule *rule;
-	enum conf_ruleset set;
-	unsigned place;
-	struct str arg; /* "x" of "set-var(x)"; p NULL: no parentheses */
-};
-
 struct action {
 	struct str name;
 	uint8_t kind; /* enum conf_action_kind */
@@ -23,7 +15,7 @@ struct action {
 	bool has_arg; /* "name(arg)" */
 	bool is_pending;
 	char grade;
-	int (*parse)(struct parser *ps, struct line *l, struct action_ctx *c);
+	action_fn *parse;
 	const char *args, *help;
 };
 
@@ -49,15 +41,18 @@ static int parse_answer(struct parser *ps, struct line *l, struct action_ctx *c)
 		return -ENOMEM;
 	list_init(&r->headers);
 	c->rule->reply = r;
+	/* Without a word more: the section's own text, but `return` says nothing. */
+	if (c->rule->action != ACTION_RETURN &&
+	    (!line_has(l) || str_is_eq(line_peek(l), STR("if")) ||
+	     str_is_eq(line_peek(l), STR("unless"))))
+		r->kind = REPLY_DEFAULT;
 	ret = parse_reply(ps, c->b, l, c->place, r);
 	if (ret == 0 && !r->status)
 		r->status = c->rule->action == ACTION_RETURN   ? 200
 			    : c->rule->action == ACTION_TARPIT ? 500
 			    : c->set == RULES_HTTP_RESPONSE    ? 502
 							       : 403;
-	if (ret == 0 && r->body && !r->content_type)
-		ret = conf_fail(ps, l, l->at, "a body needs 'content-type'");
-	return ret;
+	return ret ? ret : reply_check(ps, l, r);
 }
 
 static int parse_redirect_action(struct parser *ps, struct line *l, struct action_ctx *c)
@@ -94,17 +89,22 @@ static int parse_header_fmt(struct parser *ps, struct line *l, struct action_ctx
 
 static int parse_del_header(struct parser *ps, struct line *l, struct action_ctx *c)
 {
-	static const struct keyword_value matches[] = { VALUE("str", MATCH_STR),
-							VALUE("beg", MATCH_BEG),
-							VALUE("end", MATCH_END),
-							VALUE("sub", MATCH_SUB), VALUES_END };
+	static const struct keyword_value matches[] = {
+		VALUE("str", MATCH_STR), VALUE("beg", MATCH_BEG), VALUE("end", MATCH_END),
+		VALUE("sub", MATCH_SUB), VALUE("reg", MATCH_REG), VALUES_END
+	};
 	int r = arg_string(ps, l, "the name of a header", &c->rule->name);
 
 	if (r || !line_accept(l, "-m"))
 		return r;
-	if (str_is_eq(line_peek(l), STR("reg")))
-		return conf_fail(ps, l, l->at, "'-m reg' is not supported by this version");
-	return arg_value(ps, l, matches, &c->rule->match);
+	r = arg_value(ps, l, matches, &c->rule->match);
+	if (r || c->rule->match != MATCH_REG)
+		return r;
+	c->rule->regex = c->rule->name;
+	l->at -= 2; /* whose word the compiler looks at */
+	r = compile_regex(ps, c->b, l, &c->rule->re);
+	l->at += 2;
+	return r;
 }
 
 /* [<header>] <regex> <format> */
@@ -150,10 +150,11 @@ static int parse_var(struct parser *ps, struct line *l, struct action_ctx *c)
 	int r;
 
 	name = str_cut(&cond, ',');
-	if (cond.p)
-		return conf_fail(ps, l, l->at - 1,
-				 "conditions in '%s(…)' are not supported by this version",
-				 c->rule->action == ACTION_SET_VAR ? "set-var" : "set-var-fmt");
+	if (cond.p && c->rule->action == ACTION_UNSET_VAR)
+		return conf_fail(ps, l, l->at - 1, "'unset-var(…)' takes the name only");
+	if (cond.p && var_cond_parse(cond, &c->rule->var_conds, &err))
+		return conf_fail_off(ps, l, l->at - 1, (size_t)(cond.p - l->words[l->at - 1].p),
+				     "%s", err.text);
 	r = vars_intern(name, &scope, &c->rule->var_id, &err);
 	if (r == -ENOMEM)
 		return r;
@@ -179,10 +180,14 @@ static int parse_capture_action(struct parser *ps, struct line *l, struct action
 
 	if (r)
 		return r;
+	/* A slot that `declare capture` made, in a frontend that is known only at run time. */
+	if (line_accept(l, "id")) {
+		r = arg_u64(ps, l, 0, 1000, &len);
+		c->rule->index = (uint32_t)len;
+		return r;
+	}
 	if (!line_accept(l, "len"))
-		return conf_fail(ps, l, l->at,
-				 "'capture' expects 'len <number>' ('id' is not supported by this "
-				 "version)");
+		return conf_fail(ps, l, l->at, "'capture' expects 'len <number>' or 'id <number>'");
 	if (c->b->section & (SEC_BACKEND | SEC_DEFAULTS))
 		return conf_fail(ps, l, l->at - 1, "'capture … len' is only allowed in frontends");
 	r = arg_u64(ps, l, 1, 65535, &len);
@@ -196,59 +201,24 @@ static int parse_capture_action(struct parser *ps, struct line *l, struct action
 	return 0;
 }
 
-static int parse_log_level(struct parser *ps, struct line *l, struct action_ctx *c)
-{
-	struct str w;
-	int r = line_want(ps, l, "a level such as info, or 'silent'", &w), level;
-
-	if (r)
-		return r;
-	level = str_is_eq(w, STR("silent")) ? 8 : log_level_from_name(w);
-	if (level < 0)
-		return conf_fail(ps, l, l->at - 1,
-				 "'set-log-level' expects a level such as info, or 'silent'");
-	c->rule->number = (uint32_t)level;
-	return 0;
-}
-
-static int parse_timeout(struct parser *ps, struct line *l, struct action_ctx *c)
-{
-	static const struct keyword_value which[] = { VALUE("server", 0), VALUE("tunnel", 1),
-						      VALUE("client", 2), VALUES_END };
-	uint8_t v;
-	uint64_t ns;
-	int r = arg_value(ps, l, which, &v);
-
-	if (r)
-		return r;
-	c->rule->name = (char *)which[v].name.p;
-	if (str_to_duration(line_peek(l), 1000000, &ns))
-		return parse_sample(ps, l, c);
-	l->at++;
-	if (ns / 1000000 == 0 || ns / 1000000 > UINT32_MAX)
-		return conf_fail(ps, l, l->at - 1, "'set-timeout' expects a time from 1ms to 49d");
-	c->rule->number = (uint32_t)(ns / 1000000);
-	return 0;
-}
-
-static int parse_expect_proxy(struct parser *ps, struct line *l, struct action_ctx *c)
-{
-	return line_accept(l, "layer4")
-		       ? 0
-		       : conf_fail(ps, l, l->at, "'expect-proxy' expects 'layer4'");
-}
-
-static int parse_use_service(struct parser *ps, struct line *l, struct action_ctx *c)
-{
-	if (!line_accept(l, "prometheus-exporter"))
-		return conf_fail(ps, l, l->at, "'use-service' knows 'prometheus-exporter'");
-	c->rule->name = (char *)"prometheus-exporter";
-	return 0;
-}
-
 static int parse_track(struct parser *ps, struct line *l, struct action_ctx *c)
 {
 	return parse_track_sc(ps, c->b, l, c->place, c->arg, c->rule);
+}
+
+static int parse_pattern(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	return parse_pattern_edit(ps, c->b, l, c->place, c->arg, c->rule);
+}
+
+static int parse_xdp_drop(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	return parse_ban(ps, l, c->rule, false);
+}
+
+static int parse_xdp_reset(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	return parse_ban(ps, l, c->rule, true);
 }
 
 static int parse_inc_gpc0(struct parser *ps, struct line *l, struct action_ctx *c)
@@ -283,6 +253,8 @@ static const struct action actions[] = {
 	       .help = "no further rules of this set"),
 	ACTION("reject", REJECT, TCP_ANY | REQ, parse_none, .grade = '1',
 	       .help = "closes the connection"),
+	ACTION("close", CLOSE, BIT(TCP_RESPONSE), parse_none, .grade = '1',
+	       .help = "ends the server's connection; what it has said goes to the client"),
 	ACTION("allow", ALLOW, HTTP, parse_none, .grade = '1',
 	       .help = "no further rules of this set"),
 	ACTION("deny", DENY, REQ | RSP, parse_answer, .grade = '1',
@@ -302,12 +274,19 @@ static const struct action actions[] = {
 	       .help = "answers 401"),
 	ACTION("silent-drop", SILENT_DROP, TCP_ANY | REQ | RSP, parse_none, .grade = '1',
 	       .help = "forgets the connection without telling the client"),
+	ACTION("xdp-drop", XDP_DROP, BIT(TCP_CONNECTION) | BIT(TCP_CONTENT) | REQ, parse_xdp_drop,
+	       .grade = '1', .args = "[for <time>] [prefix <bits>[,<bits>]]",
+	       .help = "silent-drop, and the client's packets are dropped in XDP from then on"),
+	ACTION("xdp-reset", XDP_RESET, BIT(TCP_CONNECTION) | BIT(TCP_CONTENT) | REQ,
+	       parse_xdp_reset, .grade = '1', .args = "[for <time>] [prefix <bits>[,<bits>]]",
+	       .help = "resets the connection; from then on XDP drops the client's packets and "
+		       "answers with RST"),
 	ACTION("set-header", SET_HEADER, HTTP, parse_header_fmt, .grade = '1',
 	       .args = "<name> <format>", .help = "replaces a header"),
 	ACTION("add-header", ADD_HEADER, HTTP, parse_header_fmt, .grade = '1',
 	       .args = "<name> <format>", .help = "adds a header"),
 	ACTION("del-header", DEL_HEADER, HTTP, parse_del_header, .grade = '1',
-	       .args = "<name> [-m str|beg|end|sub]", .help = "removes headers"),
+	       .args = "<name> [-m str|beg|end|sub|reg]", .help = "removes headers"),
 	ACTION("replace-header", REPLACE_HEADER, HTTP, parse_replace, .grade = '1',
 	       .args = "<name> <regex> <format>", .help = "rewrites whole values of a header"),
 	ACTION("replace-value", REPLACE_VALUE, HTTP, parse_replace, .grade = '1',
@@ -331,11 +310,11 @@ static const struct action actions[] = {
 	ACTION("set-status", SET_STATUS, RSP | AFTER, parse_status, .grade = '1',
 	       .args = "<status> [reason <text>]", .help = "the status"),
 	ACTION("set-var", SET_VAR, TCP_ANY | HTTP, parse_var, .has_arg = true, .grade = '1',
-	       .args = "(<scope>.<name>) <expression>", .help = "a variable"),
-	ACTION("set-var-fmt", SET_VAR_FMT, BIT(TCP_CONTENT) | HTTP, parse_var, .has_arg = true,
-	       .grade = '2', .args = "(<scope>.<name>) <format>", .help = "a variable"),
-	ACTION("unset-var", UNSET_VAR, BIT(TCP_CONTENT) | HTTP, parse_var, .has_arg = true,
-	       .grade = '1', .args = "(<scope>.<name>)", .help = "forgets a variable"),
+	       .args = "(<scope>.<name>[,<condition>...]) <expression>", .help = "a variable"),
+	ACTION("set-var-fmt", SET_VAR_FMT, TCP_ANY | HTTP, parse_var, .has_arg = true, .grade = '2',
+	       .args = "(<scope>.<name>[,<condition>...]) <format>", .help = "a variable"),
+	ACTION("unset-var", UNSET_VAR, TCP_ANY | HTTP, parse_var, .has_arg = true, .grade = '1',
+	       .args = "(<scope>.<name>)", .help = "forgets a variable"),
 	ACTION("capture", CAPTURE, BIT(TCP_CONTENT) | REQ | RSP, parse_capture_action, .grade = '1',
 	       .args = "<expression> len <n>", .help = "a further field of the log line"),
 	ACTION("set-src", SET_SRC, BIT(TCP_CONTENT) | REQ, parse_sample, .grade = '1',
@@ -346,66 +325,77 @@ static const struct action actions[] = {
 	       .args = "<expression>", .help = "the destination's address"),
 	ACTION("set-dst-port", SET_DST_PORT, BIT(TCP_CONTENT) | REQ, parse_sample, .grade = '1',
 	       .args = "<expression>", .help = "the destination's port"),
-	ACTION("set-log-level", SET_LOG_LEVEL, BIT(TCP_CONTENT) | HTTP, parse_log_level,
-	       .grade = '2', .args = "<level>|silent", .help = "severity of the log line"),
-	ACTION("set-timeout", SET_TIMEOUT, REQ | RSP, parse_timeout, .grade = '2',
+	ACTION("set-log-level", SET_LOG_LEVEL, BIT(TCP_CONTENT) | BIT(TCP_RESPONSE) | HTTP,
+	       action_log_level, .grade = '2', .args = "<level>|silent",
+	       .help = "severity of the log line"),
+	ACTION("set-timeout", SET_TIMEOUT, REQ | RSP, action_timeout, .grade = '2',
 	       .args = "server|tunnel|client <time>|<expression>",
 	       .help = "a timeout of this stream"),
-	ACTION("use-service", USE_SERVICE, REQ, parse_use_service, .grade = '1',
+	ACTION("set-mark", SET_MARK, TCP_ANY | REQ | RSP, action_mark, .grade = '2',
+	       .args = "<mark>", .help = "mark of the packets to the client (SO_MARK)"),
+	ACTION("set-fc-mark", SET_MARK, TCP_ANY | REQ | RSP, action_mark, .grade = '2',
+	       .args = "<mark>|<expression>", .help = "the same"),
+	ACTION("set-tos", SET_TOS, TCP_ANY | REQ | RSP, action_mark, .grade = '2', .args = "<tos>",
+	       .help = "TOS or traffic class of the packets to the client"),
+	ACTION("set-fc-tos", SET_TOS, TCP_ANY | REQ | RSP, action_mark, .grade = '2',
+	       .args = "<tos>|<expression>", .help = "the same"),
+	ACTION("set-nice", SET_NICE, BIT(TCP_CONTENT) | BIT(TCP_RESPONSE) | REQ | RSP, action_nice,
+	       .grade = '2', .args = "<-1024 to 1024>", .help = "accepted, without effect"),
+	ACTION("wait-for-body", WAIT_FOR_BODY, REQ | RSP, action_wait_for_body, .grade = '2',
+	       .args = "time <time> [at-least <size>]",
+	       .help = "until the body is whole, so long, or the buffer full: rules see it then"),
+	ACTION("pause", PAUSE, REQ | RSP, action_pause, .grade = '2', .args = "<time>|<expression>",
+	       .help = "goes on only after so many milliseconds"),
+	ACTION("set-priority-class", SET_PRIORITY_CLASS, BIT(TCP_CONTENT) | REQ, parse_sample,
+	       .grade = '2', .args = "<expression>",
+	       .help = "rank in the queues of servers and backend, -2047 to 2047; the lowest goes "
+		       "first"),
+	ACTION("set-priority-offset", SET_PRIORITY_OFFSET, BIT(TCP_CONTENT) | REQ, parse_sample,
+	       .grade = '2', .args = "<expression>",
+	       .help = "the same within a class: as if it had come so many ms later (earlier: "
+		       "below 0)"),
+	ACTION("disable-l7-retry", DISABLE_L7_RETRY, REQ, parse_none, .grade = '2',
+	       .help = "this request is sent once, whatever retry-on says"),
+	ACTION("use-service", USE_SERVICE, REQ, action_use_service, .grade = '1',
 	       .args = "prometheus-exporter", .help = "answers with the metrics"),
-	ACTION("track-sc", TRACK_SC, TCP_REQ | REQ, parse_track, .grade = '1',
+	ACTION("track-sc", TRACK_SC, TCP_REQ | REQ | RSP, parse_track, .grade = '1',
 	       .args = "<number> <expression> [table <name>]",
 	       .help = "counts this connection or request in a stick table (track-sc0 …)"),
-	ACTION("sc-inc-gpc0", SC_INC_GPC, TCP_REQ | HTTP, parse_inc_gpc0, .has_arg = true,
+	ACTION("sc-inc-gpc0", SC_INC_GPC, TCP_ANY | HTTP, parse_inc_gpc0, .has_arg = true,
 	       .grade = '1', .args = "(<sc>)", .help = "counter 0 of what track-sc<sc> tracks"),
-	ACTION("sc-inc-gpc1", SC_INC_GPC, TCP_REQ | HTTP, parse_inc_gpc1, .has_arg = true,
+	ACTION("sc-inc-gpc1", SC_INC_GPC, TCP_ANY | HTTP, parse_inc_gpc1, .has_arg = true,
 	       .grade = '1', .args = "(<sc>)", .help = "counter 1 of what track-sc<sc> tracks"),
-	ACTION("sc-inc-gpc", SC_INC_GPC, TCP_REQ | HTTP, parse_inc_gpc, .has_arg = true,
+	ACTION("sc-inc-gpc", SC_INC_GPC, TCP_ANY | HTTP, parse_inc_gpc, .has_arg = true,
 	       .grade = '2', .args = "(<idx>,<sc>)", .help = "counter <idx>"),
-	ACTION("sc-add-gpc", SC_INC_GPC, TCP_REQ | HTTP, parse_add_or_set, .has_arg = true,
+	ACTION("sc-add-gpc", SC_INC_GPC, TCP_ANY | HTTP, parse_add_or_set, .has_arg = true,
 	       .grade = '2', .args = "(<idx>,<sc>) <number>|<expression>",
 	       .help = "adds to counter <idx>"),
-	ACTION("sc-set-gpt0", SC_SET_GPT, TCP_REQ | HTTP, parse_set_gpt0, .has_arg = true,
+	ACTION("sc-set-gpt0", SC_SET_GPT, TCP_ANY | HTTP, parse_set_gpt0, .has_arg = true,
 	       .grade = '1', .args = "(<sc>) <number>|<expression>",
 	       .help = "tag 0 of what track-sc<sc> tracks"),
-	ACTION("sc-set-gpt", SC_SET_GPT, TCP_REQ | HTTP, parse_add_or_set, .has_arg = true,
+	ACTION("sc-set-gpt", SC_SET_GPT, TCP_ANY | HTTP, parse_add_or_set, .has_arg = true,
 	       .grade = '2', .args = "(<idx>,<sc>) <number>|<expression>", .help = "tag <idx>"),
-	ACTION("expect-proxy", EXPECT_PROXY, BIT(TCP_CONNECTION), parse_expect_proxy, .grade = '1',
+	ACTION("add-acl", EDIT_PATTERN, HTTP, parse_pattern, .has_arg = true, .grade = '2',
+	       .args = "(<file>) <format>", .help = "adds a pattern to a list"),
+	ACTION("del-acl", EDIT_PATTERN, HTTP, parse_pattern, .has_arg = true, .grade = '2',
+	       .args = "(<file>) <format>", .help = "removes it"),
+	ACTION("set-map", EDIT_PATTERN, HTTP, parse_pattern, .has_arg = true, .grade = '2',
+	       .args = "(<file>) <key format> <value format>",
+	       .help = "sets the value of a key in a map, which is added when it is not there"),
+	ACTION("del-map", EDIT_PATTERN, HTTP, parse_pattern, .has_arg = true, .grade = '2',
+	       .args = "(<file>) <key format>", .help = "removes a key"),
+	ACTION("expect-proxy", EXPECT_PROXY, BIT(TCP_CONNECTION), action_expect_proxy, .grade = '1',
 	       .args = "layer4", .help = "the connection begins with a PROXY header"),
 };
 
 static const char *const pending[] = {
-	"use-service",
-	"set-nice",
-	"set-mark",
-	"set-tos",
-	"set-fc-mark",
-	"set-fc-tos",
-	"set-bc-mark",
-	"set-bc-tos",
-	"xdp-drop",
-	"wait-for-body",
-	"wait-for-handshake",
-	"add-acl*",
-	"del-acl*",
-	"set-map*",
-	"del-map*",
-	"set-priority-class",
-	"set-priority-offset",
-	"set-bandwidth-limit",
-	"set-retries",
-	"do-resolve*",
-	"disable-l7-retry",
-	"pause",
-	"strict-mode",
-	"early-hint",
-	"close",
-	NULL,
+	"use-service", "set-bc-mark", "set-bc-tos",  "wait-for-handshake", "set-bandwidth-limit",
+	"set-retries", "do-resolve*", "strict-mode", "early-hint",	   NULL,
 };
 static const char *const refused[] = {
-	"normalize-uri",   "cache-use",	  "cache-store", "send-spoe-group", "lua.*",
-	"do-log",	   "switch-mode", "attach-srv",	 "set-headers-bin", "add-headers-bin",
-	"del-headers-bin", "set-fc-mark", NULL,
+	"normalize-uri",   "cache-use",	      "cache-store",	 "send-spoe-group",
+	"lua.*",	   "do-log",	      "switch-mode",	 "attach-srv",
+	"set-headers-bin", "add-headers-bin", "del-headers-bin", NULL,
 };
 
 static const char *const set_names[RULES_COUNT] = {

@@ -92,6 +92,34 @@ static int balance_hash(struct parser *ps, struct line *l, struct str arg,
 	return compile_expr(ps, ps->px, l, PLACE_REQ | PLACE_CONTENT, &p->hash_expr);
 }
 
+/* The fetch behind `balance` and `persist`. */
+static int compile_rdp(struct parser *ps, struct line *l, struct str name, const char *def,
+		       struct expr **ret)
+{
+	struct str text = arena_printf(&ps->conf->arena, "req.rdp_cookie(" STR_FMT ")",
+				       STR_ARG(name.len ? name : str_from_cstr(def)));
+
+	return text.p ? compile_expr_text(ps, ps->px, l, text, PLACE_CONTENT, ret) : -ENOMEM;
+}
+
+static int balance_rdp(struct parser *ps, struct line *l, struct str arg,
+		       struct conf_balance_params *p)
+{
+	return compile_rdp(ps, l, arg, "mstshash", &p->hash_expr);
+}
+
+static int parse_persist(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct str w, arg;
+	int r = line_want(ps, l, "rdp-cookie", &w);
+
+	if (r)
+		return r;
+	if (!str_is_eq(split_call(w, &arg), STR("rdp-cookie")))
+		return conf_fail(ps, l, l->at - 1, "'persist' expects rdp-cookie[(<name>)]");
+	return compile_rdp(ps, l, arg, "msts", &((struct proxy_build *)obj)->px.rdp_cookie);
+}
+
 static const struct algorithm {
 	struct str name;
 	uint8_t algo;
@@ -109,11 +137,11 @@ static const struct algorithm {
 	{ NAME("hdr"), BALANCE_HDR, true, balance_hdr },
 	{ NAME("random"), BALANCE_RANDOM, true, balance_random },
 	{ NAME("hash"), BALANCE_HASH, false, balance_hash },
+	{ NAME("rdp-cookie"), BALANCE_RDP_COOKIE, true, balance_rdp },
 	{ NAME("maglev"), BALANCE_MAGLEV, false, NULL },
 	{ NAME("peak-ewma"), BALANCE_PEAK_EWMA, false, NULL },
 };
-static const char *const algorithms_refused[] = { "rdp-cookie", "log-hash", "sticky", "log-sticky",
-						  NULL };
+static const char *const algorithms_refused[] = { "log-hash", "sticky", "log-sticky", NULL };
 
 static int parse_balance(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
@@ -204,29 +232,8 @@ static int parse_forward(struct parser *ps, struct line *l, void *obj, const str
 						       VALUE("gue", FORWARD_GUE),
 						       VALUE("l2", FORWARD_L2),
 						       VALUE("nat", FORWARD_NAT), VALUES_END };
-	struct proxy_build *b = obj;
-	int r = arg_value(ps, l, values, &b->px.forward);
 
-	if (r == 0 && b->px.forward == FORWARD_NAT)
-		r = conf_fail(
-			ps, l, l->at - 1,
-			"'forward nat' is not supported by this version (ipip, gue and l2 are)");
-	return r;
-}
-
-static int parse_affinity(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
-{
-	static const struct keyword_value values[] = {
-		VALUE("flow", AFFINITY_FLOW), VALUE("source", AFFINITY_SOURCE),
-		VALUE("none", AFFINITY_NONE), VALUE("quic-cid", AFFINITY_QUIC_CID), VALUES_END
-	};
-	struct proxy_build *b = obj;
-	int r = arg_value(ps, l, values, &b->px.affinity);
-
-	if (r == 0 && b->px.affinity == AFFINITY_QUIC_CID)
-		r = conf_fail(ps, l, l->at - 1,
-			      "'affinity quic-cid' is not supported by this version");
-	return r;
+	return arg_value(ps, l, values, &((struct proxy_build *)obj)->px.forward);
 }
 
 static const struct keyword_value reuses[] = { VALUE("never", REUSE_NEVER),
@@ -238,6 +245,9 @@ static const struct keyword rows[] = {
 	{ NAME("balance"), SEC_DLB, ARG_FUNC, .parse = parse_balance, .grade = '1',
 	  .args = "<algorithm> [<argument>...]", .def = "random",
 	  .help = "how a server is chosen" },
+	{ NAME("persist"), SEC_DLB, ARG_FUNC, .parse = parse_persist, .grade = '2',
+	  .args = "rdp-cookie[(<name>)]",
+	  .help = "the server that an RDP client's cookie names by address and port" },
 	{ NAME("hash-type"), SEC_DLB, ARG_FUNC, .parse = parse_hash_type, .grade = '1',
 	  .args = "map-based|consistent [<function>] [avalanche]", .def = "map-based sdbm",
 	  .help = "how a hash becomes a server" },
@@ -248,10 +258,8 @@ static const struct keyword rows[] = {
 	  .args = "never|safe|aggressive|always", .def = "safe",
 	  .help = "which requests may use an idle connection" },
 	{ NAME("forward"), SEC_DLB, ARG_FUNC, .parse = parse_forward, .grade = '1',
-	  .args = "ipip|gue|l2|nat", .help = "mode l4: how packets reach the servers" },
-	{ NAME("affinity"), SEC_DLB, ARG_FUNC, .parse = parse_affinity, .grade = '1',
-	  .args = "flow|source|none|quic-cid", .def = "flow",
-	  .help = "mode l4: what stays together" },
+	  .args = "ipip|gue|l2|nat",
+	  .help = "mode l4, and nat also mode tcp: how packets reach the servers" },
 	{ NAME("maglev-table-size"), SEC_DLB, ARG_UINT, AT(maglev_table_size), NUMBER(3, 655373),
 	  .grade = '1', .args = "<prime>", .def = "the smallest that is 100 times the servers",
 	  .help = "slots of the table" },

@@ -16,6 +16,7 @@ static struct conf_check *check_of(void *obj)
 int parse_httpchk(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
 	struct conf_check *c = check_of(obj);
+	struct conf_check_request *rq = &c->request;
 	struct str version;
 	size_t cut;
 
@@ -24,17 +25,18 @@ int parse_httpchk(struct parser *ps, struct line *l, void *obj, const struct key
 		return 0;
 	}
 	c->type = CHECK_HTTP;
-	c->method = c->uri = c->version = NULL;
-	c->headers = STR_NULL;
+	rq->method = rq->uri = rq->version = NULL;
+	rq->headers = STR_NULL;
+	rq->fields = NULL;
 	if (l->n - l->at >= 2)
-		c->method = (char *)l->words[l->at++].p;
+		rq->method = (char *)l->words[l->at++].p;
 	if (line_has(l))
-		c->uri = (char *)l->words[l->at++].p;
+		rq->uri = (char *)l->words[l->at++].p;
 	if (!line_has(l))
 		return 0;
 	version = l->words[l->at++];
 	if (line_has(l)) {
-		c->host = (char *)l->words[l->at++].p;
+		rq->host = (char *)l->words[l->at++].p;
 	}
 	cut = str_find(version, STR("\r\n"));
 	if (cut != SIZE_MAX) { /* the old way to add headers */
@@ -43,7 +45,7 @@ int parse_httpchk(struct parser *ps, struct line *l, void *obj, const struct key
 
 		if (!h.p)
 			return -ENOMEM;
-		c->headers = h;
+		rq->headers = h;
 		version = str_sub(version, 0, cut);
 	}
 	if (!str_is_prefix(version, STR("HTTP/")))
@@ -51,11 +53,11 @@ int parse_httpchk(struct parser *ps, struct line *l, void *obj, const struct key
 				 "'option httpchk' expects a version such as "
 				 "HTTP/1.1 instead of '" STR_FMT "'",
 				 STR_ARG(str_sub(version, 0, 64)));
-	c->version = arena_strdup(&ps->conf->arena, version);
-	return c->version ? 0 : -ENOMEM;
+	rq->version = arena_strdup(&ps->conf->arena, version);
+	return rq->version ? 0 : -ENOMEM;
 }
 
-static struct conf_check_step *new_step(struct parser *ps, void *obj, const struct line *l)
+struct conf_check_step *check_new_step(struct parser *ps, void *obj, const struct line *l)
 {
 	struct proxy_build *b = obj;
 	struct conf_check_step *s = arena_zalloc(&ps->conf->arena, sizeof(*s));
@@ -71,42 +73,152 @@ static struct conf_check_step *new_step(struct parser *ps, void *obj, const stru
 	return s;
 }
 
-/* --- expect ------------------------------------------------------------------------------------ */
+/* --- http-check -------------------------------------------------------------------------------- */
 
-static int parse_status_list(struct parser *ps, struct line *l, struct conf_expect *e)
+/*
+ * connect, send, expect, and again: an answer ends its connection. Without a connect there is one request, and
+ * its send may stand anywhere.
+ */
+int http_check_order(struct parser *ps, struct line *l, struct proxy_build *b,
+		     enum http_check_last now)
 {
-	struct str w, rest;
-	unsigned n = 1;
-	int r = line_want(ps, l, "status codes such as 200,301-308", &w);
+	enum http_check_last last = (enum http_check_last)b->http_check_last;
+	bool is_plain = !b->has_own_request && now == HTTP_CHECK_SEND;
+
+	b->http_check_last = (uint8_t)now;
+	if (now == HTTP_CHECK_CONNECT && last != HTTP_CHECK_NOTHING && last != HTTP_CHECK_EXPECT)
+		return conf_fail(
+			ps, l, l->kw,
+			"expected 'http-check expect' before another 'http-check connect'");
+	if (now == HTTP_CHECK_EXPECT && last == HTTP_CHECK_CONNECT)
+		return conf_fail(ps, l, l->kw,
+				 "expected 'http-check send' behind 'http-check connect'");
+	if (now == HTTP_CHECK_SEND && !is_plain && last != HTTP_CHECK_CONNECT)
+		return conf_fail(ps, l, l->kw,
+				 "expected 'http-check connect' before another 'http-check send'");
+	return 0;
+}
+
+static int add_header(struct parser *ps, struct line *l, void *obj, struct conf_check_header ***at)
+{
+	struct conf_check_header *h = arena_zalloc(&ps->conf->arena, sizeof(*h));
+	struct str name, value;
+	int r = line_want(ps, l, "a header's name and value", &name);
+
+	if (r == 0)
+		r = line_want(ps, l, "the header's value", &value);
+	if (r)
+		return r;
+	for (size_t i = 0; i < name.len + value.len; i++) {
+		unsigned char c = (unsigned char)(i < name.len ? name.p[i] : value.p[i - name.len]);
+
+		if ((c < ' ' && c != '\t') || c == 127 || (i < name.len && (c == ' ' || c == ':')))
+			return conf_fail(ps, l, i < name.len ? l->at - 2 : l->at - 1,
+					 "a header cannot hold this character");
+	}
+	if (!name.len)
+		return conf_fail(ps, l, l->at - 2, "empty name of a header");
+	if (!h)
+		return -ENOMEM;
+	if (str_find_char(value, '%') != SIZE_MAX) {
+		l->at--;
+		r = compile_format(ps, obj, l, PLACE_CHECK, &h->fmt);
+	}
+	h->name = name;
+	h->value = value;
+	**at = h;
+	*at = &h->next;
+	return r;
+}
+
+static int parse_request(struct parser *ps, struct line *l, void *obj,
+			 struct conf_check_request *rq)
+{
+	struct conf_check_header *first = NULL, **last = &first;
+	char *comment;
+	int r = 0;
+
+	while (r == 0 && line_has(l)) {
+		if (line_accept(l, "meth"))
+			r = arg_string(ps, l, "a method", &rq->method);
+		else if (line_accept(l, "uri"))
+			r = arg_string(ps, l, "a URI", &rq->uri);
+		else if (line_accept(l, "uri-lf"))
+			r = compile_format(ps, obj, l, PLACE_CHECK, &rq->uri_fmt);
+		else if (line_accept(l, "body-lf"))
+			r = compile_format(ps, obj, l, PLACE_CHECK, &rq->body_fmt);
+		else if (line_accept(l, "ver"))
+			r = arg_string(ps, l, "a version such as HTTP/1.1", &rq->version);
+		else if (line_accept(l, "hdr"))
+			r = add_header(ps, l, obj, &last);
+		else if (line_accept(l, "body"))
+			r = line_want(ps, l, "a text", &rq->body);
+		else if (line_accept(l, "comment"))
+			r = arg_string(ps, l, "a text", &comment);
+		else
+			r = conf_fail(
+				ps, l, l->at,
+				"'http-check send' expects meth, uri, uri-lf, ver, hdr, body or "
+				"body-lf "
+				"instead of '" STR_FMT "'",
+				STR_ARG(str_sub(line_peek(l), 0, 64)));
+	}
+	if (first)
+		rq->fields = first;
+	return r;
+}
+
+/* The first one adds to what `option httpchk` says; the others stand for themselves, at their place. */
+static int parse_send(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct proxy_build *b = obj;
+	struct conf_check_step *s;
+	int r = http_check_order(ps, l, b, HTTP_CHECK_SEND);
 
 	if (r)
 		return r;
-	for (size_t i = 0; i < w.len; i++)
-		n += w.p[i] == ',';
-	e->status = arena_zalloc(&ps->conf->arena, n * sizeof(*e->status));
-	if (!e->status)
-		return -ENOMEM;
-	for (rest = w; rest.p;) {
-		struct str item = str_cut(&rest, ',');
-		uint64_t lo = 0, hi;
-		int bad = str_to_u64(str_cut(&item, '-'), &lo);
-
-		hi = lo;
-		if (item.p)
-			bad |= str_to_u64(item, &hi);
-		if (bad || lo < 100 || hi > 999 || hi < lo)
-			return conf_fail(ps, l, l->at - 1,
-					 "'status' expects codes such as 200,301-308 instead "
-					 "of '" STR_FMT "'",
-					 STR_ARG(str_sub(w, 0, 64)));
-		e->status[e->n_status].lo = (uint16_t)lo;
-		e->status[e->n_status++].hi = (uint16_t)hi;
+	if (!b->has_own_request) {
+		b->has_own_request = true;
+		return parse_request(ps, l, obj, &b->px.check.request);
 	}
+	s = check_new_step(ps, obj, l);
+	if (!s)
+		return -ENOMEM;
+	s->kind = STEP_SEND;
+	s->request = arena_zalloc(&ps->conf->arena, sizeof(*s->request));
+	if (!s->request)
+		return -ENOMEM;
+	r = parse_request(ps, l, obj, s->request);
+	if (r == 0)
+		list_push_back(&b->px.check.steps, &s->link);
+	return r;
+}
+
+static int parse_check_flag(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	*(bool *)((char *)obj + kw->offset) = true;
+	return 0;
+}
+
+static int parse_comment(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_check_step *s;
+	char *text;
+	int r = arg_string(ps, l, "a text", &text);
+
+	if (r)
+		return r;
+	s = check_new_step(ps, obj, l);
+	if (!s)
+		return -ENOMEM;
+	s->kind = STEP_COMMENT;
+	s->comment = text;
+	list_push_back(&check_of(obj)->steps, &s->link);
 	return 0;
 }
 
 /* Hexadecimal digits into bytes. */
-static int parse_binary(struct parser *ps, struct line *l, struct str *ret)
+int arg_binary(struct parser *ps, struct line *l, struct str *ret)
 {
 	struct str w;
 	char *out;
@@ -130,215 +242,112 @@ static int parse_binary(struct parser *ps, struct line *l, struct str *ret)
 	return 0;
 }
 
-static const struct expect_kind {
-	const char *name;
-	uint8_t what;
-	bool is_http, is_tcp;
-} expect_kinds[] = {
-	{ "status", EXPECT_STATUS, true, false }, { "rstatus", EXPECT_RSTATUS, true, false },
-	{ "string", EXPECT_STRING, true, true },  { "rstring", EXPECT_RSTRING, true, true },
-	{ "binary", EXPECT_BINARY, false, true }, { "rbinary", EXPECT_RBINARY, false, true },
-};
+/* --- tcp-check --------------------------------------------------------------------------------- */
 
-static int parse_expect_value(struct parser *ps, struct line *l, struct conf_expect *e)
+/* A check speaks HTTP/1 only; over TCP it is the script that speaks. */
+static int parse_connect_proto(struct parser *ps, struct line *l)
 {
-	struct str text;
+	static const struct keyword_value values[] = { VALUE("h1", 1), VALUES_END };
+	uint8_t v;
+
+	return arg_value(ps, l, values, &v);
+}
+
+static int parse_connect_port(struct parser *ps, struct line *l, void *obj,
+			      struct conf_check_step *s)
+{
+	struct str w = line_peek(l);
+	uint64_t port;
 	int r;
 
-	if (e->what == EXPECT_STATUS)
-		return parse_status_list(ps, l, e);
-	r = e->what == EXPECT_BINARY ? parse_binary(ps, l, &text)
-				     : line_want(ps, l, "a text or regular expression", &text);
-	if (r)
-		return r;
-	e->text = (char *)text.p;
-	e->text_len = text.len;
-	return 0;
-}
-
-static int parse_expect(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
-{
-	static const char *const pending[] = { "hdr",	     "fhdr",	     "custom",
-					       "ok-status",  "error-status", "tout-status",
-					       "on-success", "on-error",     "status-code",
-					       "string-lf",  "binary-lf",    NULL };
-	struct conf_check_step *s = new_step(ps, obj, l);
-	bool is_http = kw->min;
-	uint64_t v;
-	int r = 0;
-
-	if (!s)
-		return -ENOMEM;
-	s->kind = STEP_EXPECT;
-	while (r == 0) {
-		if (line_accept(l, "!")) {
-			s->expect.negate = true;
-		} else if (line_accept(l, "min-recv")) {
-			r = arg_u64(ps, l, 0, INT32_MAX, &v);
-			s->expect.min_recv = r ? -1 : (int32_t)v;
-		} else if (line_accept(l, "comment")) {
-			r = arg_string(ps, l, "a text", &s->comment);
-		} else {
-			break;
-		}
-	}
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(expect_kinds); i++) {
-		const struct expect_kind *k = &expect_kinds[i];
-
-		if (!(is_http ? k->is_http : k->is_tcp) || !line_accept(l, k->name))
-			continue;
-		s->expect.what = k->what;
-		r = parse_expect_value(ps, l, &s->expect);
-		if (r == 0 && line_accept(l, "comment"))
-			r = arg_string(ps, l, "a text", &s->comment);
-		if (r == 0)
-			list_push_back(&check_of(obj)->steps, &s->link);
-		return r;
-	}
-	if (r)
-		return r;
-	if (name_pattern_has(pending, line_peek(l)))
-		return conf_fail(ps, l, l->at,
-				 "'expect " STR_FMT "' is not supported by this version",
-				 STR_ARG(line_peek(l)));
-	return conf_fail(ps, l, l->at,
-			 is_http ? "'http-check expect' expects status, rstatus, string or rstring"
-				 : "'tcp-check expect' expects string, rstring, binary or rbinary");
-}
-
-/* --- http-check -------------------------------------------------------------------------------- */
-
-static int add_header(struct parser *ps, struct line *l, struct str *headers)
-{
-	struct str name, value, all;
-	int r = line_want(ps, l, "a header's name and value", &name);
-
-	if (r == 0)
-		r = line_want(ps, l, "the header's value", &value);
-	if (r)
-		return r;
-	for (size_t i = 0; i < name.len + value.len; i++) {
-		unsigned char c = (unsigned char)(i < name.len ? name.p[i] : value.p[i - name.len]);
-
-		if ((c < ' ' && c != '\t') || c == 127 || (i < name.len && (c == ' ' || c == ':')))
-			return conf_fail(ps, l, i < name.len ? l->at - 2 : l->at - 1,
-					 "a header cannot hold this character");
-	}
-	if (!name.len)
-		return conf_fail(ps, l, l->at - 2, "empty name of a header");
-	all = arena_printf(&ps->conf->arena, STR_FMT STR_FMT ": " STR_FMT "\r\n", STR_ARG(*headers),
-			   STR_ARG(name), STR_ARG(value));
-	*headers = all;
-	return all.p ? 0 : -ENOMEM;
-}
-
-static int parse_send(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
-{
-	static const char *const pending[] = { "uri-lf", "body-lf", NULL };
-	struct conf_check *c = check_of(obj);
-	struct str headers = STR("");
-	char *comment;
-	int r = 0;
-
-	while (r == 0 && line_has(l)) {
-		if (line_accept(l, "meth"))
-			r = arg_string(ps, l, "a method", &c->method);
-		else if (line_accept(l, "uri"))
-			r = arg_string(ps, l, "a URI", &c->uri);
-		else if (line_accept(l, "ver"))
-			r = arg_string(ps, l, "a version such as HTTP/1.1", &c->version);
-		else if (line_accept(l, "hdr"))
-			r = add_header(ps, l, &headers);
-		else if (line_accept(l, "body"))
-			r = line_want(ps, l, "a text", &c->body);
-		else if (line_accept(l, "comment"))
-			r = arg_string(ps, l, "a text", &comment);
-		else if (name_pattern_has(pending, line_peek(l)))
-			r = conf_fail(ps, l, l->at,
-				      "'" STR_FMT "' is not supported by this version",
-				      STR_ARG(line_peek(l)));
-		else
-			r = conf_fail(ps, l, l->at,
-				      "'http-check send' expects meth, uri, ver, hdr or body "
-				      "instead of '" STR_FMT "'",
-				      STR_ARG(str_sub(line_peek(l), 0, 64)));
-	}
-	if (headers.len)
-		c->headers = headers;
+	if (w.len && !(w.p[0] >= '0' && w.p[0] <= '9'))
+		return compile_expr(ps, obj, l, PLACE_CHECK, &s->port_expr);
+	r = arg_u64(ps, l, 1, 65535, &port);
+	s->port = r ? s->port : (uint16_t)port;
 	return r;
 }
 
-static int parse_check_flag(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+static int parse_connect_option(struct parser *ps, struct line *l, void *obj,
+				struct conf_check_step *s, const char *of)
 {
-	*(bool *)((char *)obj + kw->offset) = true;
-	return 0;
-}
+	struct endpoint ep;
+	int r;
 
-static int parse_comment(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
-{
-	struct conf_check_step *s;
-	char *text;
-	int r = arg_string(ps, l, "a text", &text);
-
-	if (r || kw->min) /* an HTTP check has no script */
+	if (line_accept(l, "port"))
+		return parse_connect_port(ps, l, obj, s);
+	if (line_accept(l, "addr")) {
+		r = arg_endpoint(ps, l, &ep);
+		if (r == 0 && ep.kind != ENDPOINT_IP)
+			r = conf_fail(ps, l, l->at - 1, "'addr' expects an IP address");
+		if (r == 0) {
+			s->addr = ep.addr;
+			s->port = ep.port ? ep.port : s->port;
+		}
 		return r;
-	s = new_step(ps, obj, l);
-	if (!s)
-		return -ENOMEM;
-	s->kind = STEP_COMMENT;
-	s->comment = text;
-	list_push_back(&check_of(obj)->steps, &s->link);
-	return 0;
+	}
+	if (line_accept(l, "ssl"))
+		return s->ssl = true, 0;
+	if (line_accept(l, "send-proxy"))
+		return s->send_proxy = true, 0;
+	if (line_accept(l, "linger"))
+		return s->linger = true, 0;
+	if (line_accept(l, "default"))
+		return 0;
+	if (line_accept(l, "sni"))
+		return arg_string(ps, l, "a name", &s->sni);
+	if (line_accept(l, "alpn"))
+		return arg_alpn(ps, l, &s->alpn);
+	if (line_accept(l, "proto"))
+		return parse_connect_proto(ps, l);
+	if (line_accept(l, "comment"))
+		return arg_string(ps, l, "a text", &s->comment);
+	return conf_fail(ps, l, l->at,
+			 "'%s connect' expects default, port, addr, ssl, sni, alpn, proto, "
+			 "send-proxy, linger or comment instead of '" STR_FMT "'",
+			 of, STR_ARG(str_sub(line_peek(l), 0, 64)));
 }
-
-/* --- tcp-check --------------------------------------------------------------------------------- */
 
 static int parse_connect(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
-	struct conf_check_step *s = new_step(ps, obj, l);
-	uint64_t port;
+	struct proxy_build *b = obj;
+	struct conf_check_step *s = check_new_step(ps, obj, l);
+	bool is_http = kw->min;
 	int r = 0;
 
 	if (!s)
 		return -ENOMEM;
 	s->kind = STEP_CONNECT;
-	while (r == 0 && line_has(l)) {
-		if (line_accept(l, "port")) {
-			r = arg_u64(ps, l, 1, 65535, &port);
-			s->port = r ? 0 : (uint16_t)port;
-		} else if (line_accept(l, "ssl")) {
-			s->ssl = true;
-		} else if (line_accept(l, "send-proxy")) {
-			s->send_proxy = true;
-		} else if (line_accept(l, "linger")) {
-			s->linger = true;
-		} else if (line_accept(l, "sni")) {
-			r = arg_string(ps, l, "a name", &s->sni);
-		} else if (line_accept(l, "comment")) {
-			r = arg_string(ps, l, "a text", &s->comment);
-		} else if (!line_accept(l, "default")) {
-			r = conf_fail(
-				ps, l, l->at,
-				"'tcp-check connect' expects default, port, ssl, sni, "
-				"send-proxy, linger or comment (other options are not supported by "
-				"this version) instead of '" STR_FMT "'",
-				STR_ARG(str_sub(line_peek(l), 0, 64)));
-		}
-	}
+	if (is_http)
+		r = http_check_order(ps, l, b, HTTP_CHECK_CONNECT);
+	while (r == 0 && line_has(l))
+		r = parse_connect_option(ps, l, obj, s, is_http ? "http-check" : "tcp-check");
 	if (r == 0)
-		list_push_back(&check_of(obj)->steps, &s->link);
+		list_push_back(&b->px.check.steps, &s->link);
 	return r;
 }
 
+enum {
+	SEND_TEXT,
+	SEND_BINARY,
+	SEND_FORMAT,
+	SEND_BINARY_FORMAT
+};
+
 static int parse_tcp_send(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
-	struct conf_check_step *s = new_step(ps, obj, l);
+	struct conf_check_step *s = check_new_step(ps, obj, l);
 	int r;
 
 	if (!s)
 		return -ENOMEM;
 	s->kind = STEP_SEND;
-	r = kw->min ? parse_binary(ps, l, &s->send) : line_want(ps, l, "a text", &s->send);
+	s->is_send_hex = kw->min == SEND_BINARY_FORMAT;
+	if (kw->min == SEND_FORMAT || kw->min == SEND_BINARY_FORMAT)
+		r = compile_format(ps, obj, l, PLACE_CHECK, &s->send_fmt);
+	else if (kw->min == SEND_BINARY)
+		r = arg_binary(ps, l, &s->send);
+	else
+		r = line_want(ps, l, "a text", &s->send);
 	if (r == 0 && line_accept(l, "comment"))
 		r = arg_string(ps, l, "a text", &s->comment);
 	if (r == 0)
@@ -346,44 +355,117 @@ static int parse_tcp_send(struct parser *ps, struct line *l, void *obj, const st
 	return r;
 }
 
+/* --- variables --------------------------------------------------------------------------------- */
+
+enum {
+	VAR_EXPR,
+	VAR_FORMAT,
+	VAR_UNSET
+};
+
+/* set-var(name[,cond…]) <expr>, set-var-fmt(…) <format>, unset-var(name) */
+static int parse_var(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct str cond = call_argument(l->words[l->at - 1]), name = str_cut(&cond, ',');
+	struct conf_check_step *s = check_new_step(ps, obj, l);
+	enum var_scope scope = VAR_CHECK;
+	struct err err;
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	r = vars_intern(name, &scope, &s->var_id, &err);
+	if (r == 0 && cond.p && kw->min != VAR_UNSET)
+		r = var_cond_parse(cond, &s->var_conds, &err);
+	if (r)
+		return r == -ENOMEM ? r : conf_fail(ps, l, l->at - 1, "%s", err.text);
+	if (scope != VAR_CHECK && scope != VAR_SESS && scope != VAR_PROC)
+		return conf_fail(ps, l, l->at - 1,
+				 "a check knows variables 'check.…', 'sess.…' and 'proc.…'");
+	if (cond.p && kw->min == VAR_UNSET)
+		return conf_fail(ps, l, l->at - 1, "'unset-var(…)' takes the name only");
+	s->kind = kw->min == VAR_UNSET ? STEP_UNSET_VAR : STEP_SET_VAR;
+	s->var_scope = (uint8_t)scope;
+	if (kw->min == VAR_EXPR)
+		r = compile_expr(ps, obj, l, PLACE_CHECK, &s->value);
+	if (kw->min == VAR_FORMAT)
+		r = compile_format(ps, obj, l, PLACE_CHECK, &s->value_fmt);
+	if (r == 0)
+		list_push_back(&check_of(obj)->steps, &s->link);
+	return r;
+}
+
+#define VAR_ROWS                                                                                   \
+	{ NAME("set-var"),                                                                         \
+	  SEC_DLB,                                                                                 \
+	  ARG_FUNC,                                                                                \
+	  KW_CALL,                                                                                 \
+	  .parse = parse_var,                                                                      \
+	  .min = VAR_EXPR,                                                                         \
+	  .grade = '2',                                                                            \
+	  .args = "(<name>[,<condition>...]) <expression>",                                        \
+	  .help = "keeps a value for later steps" },                                               \
+		{ NAME("set-var-fmt"),                                                             \
+		  SEC_DLB,                                                                         \
+		  ARG_FUNC,                                                                        \
+		  KW_CALL,                                                                         \
+		  .parse = parse_var,                                                              \
+		  .min = VAR_FORMAT,                                                               \
+		  .grade = '2',                                                                    \
+		  .args = "(<name>[,<condition>...]) <format>",                                    \
+		  .help = "the same from a text with %[expressions] in it" },                      \
+		{ NAME("unset-var"),	       SEC_DLB,		 ARG_FUNC,     KW_CALL,            \
+		  .parse = parse_var,	       .min = VAR_UNSET, .grade = '2', .args = "(<name>)", \
+		  .help = "forgets a variable" }
+
+#define CONNECT_ARGS                                                                           \
+	"[default] [port <n>|<expression>] [addr <ip>] [ssl] [sni <name>] [alpn <protocols>] " \
+	"[proto h1] "                                                                          \
+	"[send-proxy] [linger]"
 #define CHECK_AT(field) .offset = offsetof(struct conf_proxy, check.field)
 
 static const struct keyword http_rows[] = {
+	{ NAME("connect"), SEC_DLB, ARG_FUNC, .parse = parse_connect, .min = 1, .grade = '2',
+	  .args = CONNECT_ARGS, .help = "how the connection is opened" },
 	{ NAME("send"), SEC_DLB, ARG_FUNC, .parse = parse_send, .grade = '1',
-	  .args = "[meth <m>] [uri <u>] [ver <v>] [hdr <name> <value>]... [body <text>]",
+	  .args = "[meth <m>] [uri <u>|uri-lf <format>] [ver <v>] [hdr <name> <format>]... [body "
+		  "<text>|body-lf <format>]",
 	  .help = "the request" },
 	{ NAME("expect"), SEC_DLB, ARG_FUNC, .parse = parse_expect, .min = 1, .grade = '1',
-	  .args = "[!] status|rstatus|string|rstring <value>", .def = "status 200-399",
-	  .help = "what a good answer is" },
+	  .args = "[<options>] [!] status|rstatus|string|string-lf|rstring <value> | hdr|fhdr "
+		  "name|name-lf <name> "
+		  "[value|value-lf <value>]",
+	  .def = "status 200-399", .help = "what a good answer is" },
 	{ NAME("disable-on-404"), SEC_DLB, ARG_FUNC, CHECK_AT(disable_on_404),
 	  .parse = parse_check_flag, .grade = '1', .help = "404 means: no new sessions" },
 	{ NAME("send-state"), SEC_DLB, ARG_FUNC, CHECK_AT(send_state), .parse = parse_check_flag,
 	  .grade = '2', .help = "tells the server its state" },
-	{ NAME("comment"), SEC_DLB, ARG_FUNC, .parse = parse_comment, .min = 1, .grade = '2',
+	{ NAME("comment"), SEC_DLB, ARG_FUNC, .parse = parse_comment, .grade = '2',
 	  .args = "<text>", .help = "for people" },
+	VAR_ROWS,
 };
-static const char *const http_pending[] = { "connect", "set-var", "set-var-fmt", "unset-var",
-					    NULL };
-static const struct keyword_table http_table = KEYWORDS("http-check keyword", http_rows,
-							.pending = http_pending);
+static const struct keyword_table http_table = KEYWORDS("http-check keyword", http_rows);
 
 static const struct keyword tcp_rows[] = {
 	{ NAME("connect"), SEC_DLB, ARG_FUNC, .parse = parse_connect, .grade = '2',
-	  .args = "[default] [port <n>] [ssl] [sni <name>] [send-proxy] [linger]",
-	  .help = "opens a connection" },
+	  .args = CONNECT_ARGS, .help = "opens a connection" },
 	{ NAME("send"), SEC_DLB, ARG_FUNC, .parse = parse_tcp_send, .grade = '2', .args = "<text>",
 	  .help = "sends a text" },
-	{ NAME("send-binary"), SEC_DLB, ARG_FUNC, .parse = parse_tcp_send, .min = 1, .grade = '2',
-	  .args = "<hex>", .help = "sends bytes" },
+	{ NAME("send-binary"), SEC_DLB, ARG_FUNC, .parse = parse_tcp_send, .min = SEND_BINARY,
+	  .grade = '2', .args = "<hex>", .help = "sends bytes" },
+	{ NAME("send-lf"), SEC_DLB, ARG_FUNC, .parse = parse_tcp_send, .min = SEND_FORMAT,
+	  .grade = '2', .args = "<format>", .help = "sends a text with %[expressions] in it" },
+	{ NAME("send-binary-lf"), SEC_DLB, ARG_FUNC, .parse = parse_tcp_send,
+	  .min = SEND_BINARY_FORMAT, .grade = '2', .args = "<format>",
+	  .help = "sends the bytes whose hexadecimal digits the format gives" },
 	{ NAME("expect"), SEC_DLB, ARG_FUNC, .parse = parse_expect, .grade = '2',
-	  .args = "[!] string|rstring|binary|rbinary <value>", .help = "waits for an answer" },
+	  .args = "[<options>] [!] string|string-lf|rstring|binary|binary-lf|rbinary <value>",
+	  .help = "waits for an answer" },
 	{ NAME("comment"), SEC_DLB, ARG_FUNC, .parse = parse_comment, .grade = '2',
 	  .args = "<text>", .help = "for people" },
+	VAR_ROWS,
 };
-static const char *const tcp_pending[] = { "send-lf",	  "send-binary-lf", "set-var",
-					   "set-var-fmt", "unset-var",	    NULL };
-static const struct keyword_table tcp_table = KEYWORDS("tcp-check keyword", tcp_rows,
-						       .pending = tcp_pending);
+static const struct keyword_table tcp_table = KEYWORDS("tcp-check keyword", tcp_rows);
 
 static const struct keyword rows[] = {
 	{ NAME("http-check"), SEC_DLB, ARG_SUB, .sub = &http_table, .grade = '1',

@@ -84,26 +84,50 @@ static int parse_target(struct parser *ps, struct line *l, struct log_target *t)
 	return r ? r : set_endpoint(ps, l, &ep, t);
 }
 
-/* "lo-hi:of", "n:of": which of every `of` lines are sent. */
+/* "3", "2-4" */
+static bool parse_range(struct str text, struct log_range *ret)
+{
+	uint64_t lo, hi;
+
+	if (str_to_u64(str_cut(&text, '-'), &lo))
+		return false;
+	hi = lo;
+	if (text.p && str_to_u64(text, &hi))
+		return false;
+	if (!lo || hi < lo || hi > UINT16_MAX)
+		return false;
+	*ret = (struct log_range){ (uint16_t)lo, (uint16_t)hi };
+	return true;
+}
+
+/* "lo-hi,n,…:of": which of every `of` lines are sent. */
 static int parse_sample(struct parser *ps, struct line *l, struct log_target *t)
 {
-	const char *what = "a range such as 1:10 or 2-4:10";
-	uint64_t lo = 0, hi = 0, of = 0;
-	struct str w, range;
+	static const char what[] = "ranges such as 1:10 or 1,3-4:10";
+	struct str w, ranges;
+	uint64_t of = 0;
 	int r = line_want(ps, l, what, &w);
 
 	if (r)
 		return r;
-	range = str_cut(&w, ':');
-	if (!w.p || str_to_u64(w, &of) || str_to_u64(str_cut(&range, '-'), &lo))
+	ranges = str_cut(&w, ':');
+	if (!w.p || str_to_u64(w, &of) || of > UINT16_MAX)
 		of = 0;
-	hi = lo;
-	if (range.p && str_to_u64(range, &hi))
-		of = 0;
-	if (!of || !lo || hi < lo || hi > of || of > UINT16_MAX)
+	for (t->n_samples = 0; of && ranges.p; t->n_samples++) {
+		struct log_range *n = &t->samples[t->n_samples];
+
+		if (t->n_samples == LOG_SAMPLE_RANGES)
+			return conf_fail(ps, l, l->at - 1, "'sample' takes at most %d ranges",
+					 LOG_SAMPLE_RANGES);
+		if (!parse_range(str_cut(&ranges, ','), n) || n->hi > of)
+			of = 0;
+		for (unsigned i = 0; i < t->n_samples; i++)
+			if (n->lo <= t->samples[i].hi && n->hi >= t->samples[i].lo)
+				return conf_fail(ps, l, l->at - 1,
+						 "the ranges of 'sample' must not overlap");
+	}
+	if (!of)
 		return conf_fail(ps, l, l->at - 1, "'sample' expects %s", what);
-	t->sample_lo = (uint16_t)lo;
-	t->sample_hi = (uint16_t)hi;
 	t->sample_of = (uint16_t)of;
 	return 0;
 }
@@ -117,8 +141,9 @@ static int parse_options(struct parser *ps, struct line *l, struct log_target *t
 	while (r == 0) {
 		if (line_accept(l, "len")) {
 			r = arg_u64(ps, l, 80, 65535, &len);
+			/* The newline is not counted; it is in the 1,024 that hold without `len`. */
 			if (r == 0)
-				t->max_len = (uint16_t)len;
+				t->max_len = (uint16_t)(len < UINT16_MAX ? len + 1 : len);
 		} else if (line_accept(l, "format")) {
 			r = arg_value(ps, l, formats, &v);
 			if (r == 0)
@@ -166,7 +191,7 @@ static int append(struct parser *ps, struct conf_logs *logs, const struct log_ta
 
 int parse_log_line(struct parser *ps, struct line *l, struct conf_logs *logs)
 {
-	struct log_target t = { .format = LOG_FMT_LOCAL,
+	struct log_target t = { .format = LOG_FMT_DEFAULT,
 				.max_level = LOG_LVL_DEBUG,
 				.min_level = LOG_LVL_EMERG,
 				.max_len = 1024 };

@@ -33,35 +33,14 @@ static int parse_log_option(struct parser *ps, struct line *l, void *obj, const 
 	return r;
 }
 
-static int parse_forwardfor(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+static int parse_restrict(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
-	struct conf_proxy *px = &((struct proxy_build *)obj)->px;
-	struct str w;
-	int r = parse_option(ps, l, obj, kw);
+	static const struct keyword_value values[] = { VALUE("preserve", RESTRICT_PRESERVE),
+						       VALUE("delete", RESTRICT_DELETE),
+						       VALUE("reject", RESTRICT_REJECT),
+						       VALUES_END };
 
-	px->has_forwardfor_except = px->forwardfor_if_none = false;
-	px->forwardfor_header = (char *)"X-Forwarded-For";
-	while (r == 0 && !l->is_negated && line_has(l)) {
-		if (line_accept(l, "if-none")) {
-			px->forwardfor_if_none = true;
-		} else if (line_accept(l, "header")) {
-			r = arg_string(ps, l, "the name of a header", &px->forwardfor_header);
-		} else if (line_accept(l, "except")) {
-			r = line_want(ps, l, "a network such as 10.0.0.0/8", &w);
-			if (r == 0 && addr_prefix_parse(w, &px->forwardfor_except))
-				r = conf_fail(ps, l, l->at - 1,
-					      "'except' expects a network such as 10.0.0.0/8 "
-					      "instead of '" STR_FMT "'",
-					      STR_ARG(str_sub(w, 0, 64)));
-			px->has_forwardfor_except = true;
-		} else {
-			r = conf_fail(ps, l, l->at,
-				      "'option forwardfor' expects 'except', 'header' or "
-				      "'if-none' instead of '" STR_FMT "'",
-				      STR_ARG(str_sub(line_peek(l), 0, 64)));
-		}
-	}
-	return r;
+	return arg_value(ps, l, values, &((struct proxy_build *)obj)->px.restrict_names);
 }
 
 static int parse_redispatch(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
@@ -112,6 +91,9 @@ static int parse_old_violations(struct parser *ps, struct line *l, void *obj,
 	  .min = CONF_OPT(bit),              \
 	  .grade = '2',                      \
 	  .help = what }
+#define CHECK(text, type, a, what)                                                      \
+	{ NAME(text),  SEC_DLB,	  ARG_FUNC,	KW_NO,	     .parse = parse_check_kind, \
+	  .min = type, .args = a, .grade = '2', .help = what }
 #define NOOP_OPTION(text, sec, what) \
 	{ NAME(text), sec, ARG_NOOP, KW_NO, .grade = 'n', .help = "accepted: " what }
 #define CLOSE(bit, text, what)         \
@@ -149,13 +131,15 @@ static const struct keyword rows[] = {
 	OPTION(DONTLOG_NORMAL, "dontlog-normal", SEC_DFL, '1', "no log line for what went well"),
 	OPTION(LOG_SEPARATE_ERRORS, "log-separate-errors", SEC_DFL, '1',
 	       "errors are logged as errors"),
-	PENDING_OPTION(LOGASAP, "logasap", SEC_DFL, "log when the answer begins"),
+	OPTION(LOGASAP, "logasap", SEC_DFL, '1', "log when the answer begins"),
 	OPTION(LOG_HEALTH_CHECKS, "log-health-checks", SEC_DLB, '1', "log every change of a check"),
 	{ NAME("forwardfor"), SEC_DFLB, ARG_FUNC, KW_NO, .parse = parse_forwardfor,
 	  .min = CONF_OPT(FORWARDFOR), .grade = '1',
 	  .args = "[except <net>] [header <name>] [if-none]",
 	  .help = "the client's address in a header" },
-	PENDING_OPTION(ORIGINALTO, "originalto", SEC_DFLB, "the original destination in a header"),
+	{ NAME("originalto"), SEC_DFLB, ARG_FUNC, KW_NO, .parse = parse_originalto,
+	  .min = CONF_OPT(ORIGINALTO), .grade = '1', .args = "[except <net>] [header <name>]",
+	  .help = "the original destination in a header" },
 	{ NAME("redispatch"), SEC_DLB, ARG_FUNC, KW_NO, .parse = parse_redispatch,
 	  .min = CONF_OPT(REDISPATCH), .grade = '1', .args = "[<interval>]",
 	  .help = "another server when one cannot be reached" },
@@ -163,6 +147,12 @@ static const struct keyword rows[] = {
 	  .args = "[[<method>] <uri> [<version>]]", .help = "health checks by HTTP" },
 	{ NAME("tcp-check"), SEC_DLB, ARG_FUNC, KW_NO, .parse = parse_tcp_check, .grade = '1',
 	  .help = "health checks by connecting, and a script" },
+	CHECK("ssl-hello-chk", CHECK_SSL_HELLO, NULL, "health checks by a TLS hello"),
+	CHECK("smtpchk", CHECK_SMTP, "[HELO|EHLO <name>]", "health checks by SMTP"),
+	CHECK("mysql-check", CHECK_MYSQL, "[user <name> [post-41|pre-41]]",
+	      "health checks by MySQL's greeting, and a login"),
+	CHECK("pgsql-check", CHECK_PGSQL, "user <name>", "health checks by PostgreSQL's startup"),
+	CHECK("redis-check", CHECK_REDIS, NULL, "health checks by Redis' PING"),
 	CLOSE(HTTP_KEEP_ALIVE, "http-keep-alive", "connections stay on both sides (default)"),
 	CLOSE(HTTP_SERVER_CLOSE, "http-server-close", "they stay on the client's side only"),
 	CLOSE(HTTPCLOSE, "httpclose", "one request per connection"),
@@ -175,18 +165,21 @@ static const struct keyword rows[] = {
 	OPTION(SRVTCPKA, "srvtcpka", SEC_DLB, '1', "TCP keep-alive of servers"),
 	OPTION(CONTSTATS, "contstats", SEC_DFL, '1', "counters move during long transfers"),
 	OPTION(SOCKET_STATS, "socket-stats", SEC_DFL, '1', "counters per listener"),
-	PENDING_OPTION(NOLINGER, "nolinger", SEC_DFLB, "connections are reset, not closed"),
+	OPTION(NOLINGER, "nolinger", SEC_DFLB, '1', "connections are reset, not closed"),
 	OPTION(HTTP_IGNORE_PROBES, "http-ignore-probes", SEC_DFL, '1',
 	       "no answer to empty connections"),
-	PENDING_OPTION(PREFER_LAST_SERVER, "prefer-last-server", SEC_DLB,
-		       "stay with the connection's server"),
+	OPTION(PREFER_LAST_SERVER, "prefer-last-server", SEC_DLB, '1',
+	       "stay with the connection's server"),
 	PENDING_OPTION(TRANSPARENT, "transparent", SEC_DLB, "connect to the original destination"),
 	OPTION(PERSIST, "persist", SEC_DLB, '2', "persistence also to servers that are down"),
-	PENDING_OPTION(CHECKCACHE, "checkcache", SEC_DLB, "refuse cacheable cookies"),
+	OPTION(CHECKCACHE, "checkcache", SEC_DLB, '2', "refuse cacheable cookies"),
 	PENDING_OPTION(HTTP_USE_PROXY_HEADER, "http-use-proxy-header", SEC_DFL, "Proxy-Connection"),
-	PENDING_OPTION(IDLE_CLOSE_ON_RESPONSE, "idle-close-on-response", SEC_DFL,
-		       "gentle soft stop"),
-	PENDING_OPTION(FORWARDED, "forwarded", SEC_DLB, "RFC 7239"),
+	OPTION(IDLE_CLOSE_ON_RESPONSE, "idle-close-on-response", SEC_DFL, '2',
+	       "a soft stop lets idle connections have one more answer"),
+	{ NAME("forwarded"), SEC_DLB, ARG_FUNC, KW_NO, .parse = parse_forwarded,
+	  .min = CONF_OPT(FORWARDED), .grade = '2',
+	  .args = "[proto] [host] [by] [by_port] [for] [for_port] [<part>-expr <expression>]...",
+	  .help = "the client's connection in a header of RFC 7239; without words: proto for" },
 	OPTION(ACCEPT_UNSAFE_REQUEST, "accept-unsafe-violations-in-http-request", SEC_DFL, '2',
 	       "requests that break the rules"),
 	OPTION(ACCEPT_UNSAFE_RESPONSE, "accept-unsafe-violations-in-http-response", SEC_DLB, '2',
@@ -201,6 +194,13 @@ static const struct keyword rows[] = {
 	  .help = "old name, with a warning" },
 	OPTION(DISABLE_H2_UPGRADE, "disable-h2-upgrade", SEC_DFL, '2',
 	       "no HTTP/2 without negotiation"),
+	{ NAME("http-restrict-req-hdr-names"), SEC_DFLB, ARG_FUNC, .parse = parse_restrict,
+	  .grade = '2', .args = "preserve|delete|reject", .def = "preserve",
+	  .help = "fields whose name has more than letters, digits and '-'" },
+	OPTION(DROP_REQUEST_TRAILERS, "http-drop-request-trailers", SEC_DLB, '2',
+	       "no trailers to servers"),
+	OPTION(DROP_RESPONSE_TRAILERS, "http-drop-response-trailers", SEC_DFL, '2',
+	       "no trailers to clients"),
 	NOOP_OPTION("http-no-delay", SEC_DFLB, "messages are never held back"),
 	OPTION(HTTP_PRETEND_KEEPALIVE, "http-pretend-keepalive", SEC_DLB, '2',
 	       "servers are asked to keep the connection, even when it will be closed"),
@@ -212,16 +212,8 @@ static const struct keyword rows[] = {
 	NOOP_OPTION("splice-response", SEC_DFLB, "whether data is spliced is decided at run time"),
 };
 static const char *const pending[] = {
-	"mysql-check",
-	"pgsql-check",
-	"redis-check",
-	"smtpchk",
-	"ssl-hello-chk",
-	"http-restrict-req-hdr-names",
 	"h1-case-adjust-bogus-client",
 	"h1-case-adjust-bogus-server",
-	"http-drop-request-trailers",
-	"http-drop-response-trailers",
 	NULL,
 };
 static const char *const refused[] = {
@@ -297,6 +289,18 @@ static int parse_stats_auth(struct parser *ps, struct line *l, void *obj, const 
 	return 0;
 }
 
+static int parse_stats_scope(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_stats_scope *s = arena_zalloc(&ps->conf->arena, sizeof(*s));
+	int r = s ? arg_string(ps, l, "a section's name, or '.' for this one", &s->name) : -ENOMEM;
+
+	if (r)
+		return r;
+	enable(obj);
+	list_push_back(&((struct proxy_build *)obj)->px.stats.scopes, &s->link);
+	return 0;
+}
+
 static int parse_stats_admin(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
 	struct proxy_build *b = obj;
@@ -348,9 +352,12 @@ static const struct keyword stats_rows[] = {
 	  .grade = '1', .args = "[<name>]", .help = "with the host's name" },
 	{ NAME("show-desc"), SEC_DFLB, ARG_FUNC, .parse = parse_show_desc, .grade = '1',
 	  .args = "[<text>]", .help = "with a description" },
+	{ NAME("scope"), SEC_DFLB, ARG_FUNC, .parse = parse_stats_scope, .grade = '2',
+	  .args = "<section>|.",
+	  .help = "only this section is shown, and others that have such a line" },
 	{ NAME("admin"), SEC_FLB, ARG_FUNC, KW_LATE, .parse = parse_stats_admin, .grade = '1',
 	  .args = "if|unless <condition>", .help = "with buttons" },
 };
-static const char *const stats_pending[] = { "scope", "http-request", "show-modules", NULL };
+static const char *const stats_pending[] = { "http-request", "show-modules", NULL };
 const struct keyword_table conf_kw_stats = KEYWORDS("stats keyword", stats_rows,
 						    .pending = stats_pending);

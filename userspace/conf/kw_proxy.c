@@ -106,41 +106,6 @@ static int parse_rate_limit(struct parser *ps, struct line *l, void *obj, const 
 	return conf_fail(ps, l, l->kw, "'rate-limit' is not supported by this version");
 }
 
-static int parse_errorfile(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
-{
-	struct proxy_build *b = obj;
-	struct conf_reply *reply;
-	struct str path;
-	struct err err;
-	uint64_t status;
-	int r = arg_u64(ps, l, 200, 599, &status), i;
-
-	if (r)
-		return r;
-	i = conf_error_index((unsigned)status);
-	if (i < 0)
-		return conf_fail(
-			ps, l, l->at - 1,
-			"there is no errorfile for status %u (200, 400, 401, 403, "
-			"404, 405, 407, 408, 410, 413, 422, 425, 429, 500, 501, 502, 503, 504)",
-			(unsigned)status);
-	r = line_want(ps, l, "a file", &path);
-	if (r)
-		return r;
-	reply = arena_zalloc(&ps->conf->arena, sizeof(*reply));
-	if (!reply)
-		return -ENOMEM;
-	reply->status = (uint16_t)status;
-	list_init(&reply->headers);
-	r = errorfile_read(ps, path.p, &reply->raw, &err);
-	if (r == -ENOMEM)
-		return r;
-	if (r)
-		return conf_fail(ps, l, l->at - 1, "%s", err.text);
-	b->px.errors[i] = reply;
-	return 0;
-}
-
 static int parse_monitor_fail(struct parser *ps, struct line *l, void *obj,
 			      const struct keyword *kw)
 {
@@ -235,6 +200,7 @@ static const struct keyword timeout_rows[] = {
 	TIMEOUT("tunnel", tunnel, SEC_DLB, "instead of client and server once a tunnel is open"),
 	TIMEOUT("client-fin", client_fin, SEC_DFL, "a client whose other half is closed"),
 	TIMEOUT("server-fin", server_fin, SEC_DLB, "a server whose other half is closed"),
+	TIMEOUT("http-body", http_body, SEC_DFL, "for the whole body of a request"),
 	TIMEOUT("tarpit", tarpit, SEC_DFLB, "how long tarpit holds a connection"),
 	TIMEOUT("client-hs", client_hs, SEC_DFL, "for the TLS handshake of a client"),
 };
@@ -246,6 +212,28 @@ static const struct keyword monitor_rows[] = {
 };
 static const struct keyword_table monitor_table = KEYWORDS("monitor keyword", monitor_rows);
 
+static const struct keyword_value state_loads[] = { VALUE("none", STATE_LOAD_NONE),
+						    VALUE("local", STATE_LOAD_LOCAL),
+						    VALUE("global", STATE_LOAD_GLOBAL),
+						    VALUES_END };
+
+/* Without a name, and with the word for it, the file is named after the section that is read, not after its defaults. */
+static int parse_state_file(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct proxy_build *b = obj;
+	struct str name;
+	int r;
+
+	b->px.state_file = NULL;
+	if (!line_has(l) || line_accept(l, "use-backend-name"))
+		return 0;
+	r = line_want(ps, l, "a file name", &name);
+	if (r)
+		return r;
+	b->px.state_file = (char *)arena_strdup(&ps->conf->arena, name);
+	return b->px.state_file ? 0 : -ENOMEM;
+}
+
 static const struct keyword rows[] = {
 	{ NAME("mode"), SEC_DFLB, ARG_FUNC, .parse = parse_mode, .grade = '1',
 	  .args = "tcp|http|l4", .def = "tcp",
@@ -254,8 +242,13 @@ static const struct keyword rows[] = {
 	  .args = "<address>[,...] [<option>...]", .help = "where connections are accepted" },
 	{ NAME("server"), SEC_LB, ARG_FUNC, .parse = parse_server_line, .grade = '1',
 	  .args = "<name> <address>[:<port>] [<option>...]", .help = "a server" },
-	{ NAME("default-server"), SEC_DLB, ARG_FUNC, .parse = parse_server_line, .min = 1,
-	  .grade = '1', .args = "<option>...", .help = "options of all servers that follow" },
+	{ NAME("server-template"), SEC_LB, ARG_FUNC, .parse = parse_server_line,
+	  .min = SERVER_LINE_TEMPLATE, .grade = '2',
+	  .args = "<prefix> <number>|<first>-<last> <name>:<port> [<option>...]",
+	  .help = "so many servers, which get addresses as the name resolves" },
+	{ NAME("default-server"), SEC_DLB, ARG_FUNC, .parse = parse_server_line,
+	  .min = SERVER_LINE_DEFAULT, .grade = '1', .args = "<option>...",
+	  .help = "options of all servers that follow" },
 	{ NAME("default_backend"), SEC_DFL, ARG_FUNC, .parse = parse_default_backend, .grade = '1',
 	  .args = "<backend>", .help = "where everything goes that no use_backend takes" },
 	{ NAME("maxconn"), SEC_DFL, ARG_UINT, AT(maxconn), .grade = '1', .args = "<number>",
@@ -279,18 +272,27 @@ static const struct keyword rows[] = {
 	  .help = "old name, with a warning" },
 	{ NAME("retries"), SEC_DLB, ARG_UINT, AT(retries), NUMBER(0, 100), .grade = '1',
 	  .args = "<number>", .def = "3", .help = "further attempts to connect to a server" },
+	{ NAME("min-rate"), SEC_DFL, ARG_FUNC, KW_NO, .parse = parse_min_rate, .grade = '1',
+	  .args = "request|response <bytes>/s after <time>", .def = "128/s after 30s",
+	  .help = "what a client that is waited for must send or take" },
+	{ NAME("retry-on"), SEC_DLB, ARG_FUNC, .parse = parse_retry_on, .grade = '2',
+	  .args = "none|conn-failure|empty-response|junk-response|response-timeout|<status>|"
+		  "all-retryable-errors ...",
+	  .def = "conn-failure", .help = "failures after which a request is sent again" },
 	{ NAME("cookie"), SEC_DLB, ARG_FUNC, KW_NO, .parse = parse_cookie, .grade = '1',
 	  .args = "<name> insert|prefix|rewrite [indirect] [nocache] ...", .help = "persistence" },
 	{ NAME("option"), SEC_DFLB, ARG_SUB, .sub = &conf_kw_option, .grade = '1',
 	  .help = "switches" },
-	{ NAME("errorfile"), SEC_DFLB, ARG_FUNC, .parse = parse_errorfile, .grade = '1',
-	  .args = "<status> <file>", .help = "whole HTTP answer instead of the built-in one" },
 	{ NAME("log-format"), SEC_DFL, ARG_FUNC, KW_NO,
 	  .offset = offsetof(struct proxy_build, log_format), .parse = parse_log_format,
 	  .grade = '1', .args = "<format>", .help = "log line of a request" },
 	{ NAME("error-log-format"), SEC_DFL, ARG_FUNC, KW_NO,
 	  .offset = offsetof(struct proxy_build, error_log_format), .parse = parse_log_format,
 	  .grade = '1', .args = "<format>", .help = "log line of a failed connection" },
+	{ NAME("log-format-sd"), SEC_DFL, ARG_FUNC, KW_NO,
+	  .offset = offsetof(struct proxy_build, log_format_sd), .parse = parse_log_format,
+	  .grade = '2', .args = "<format>",
+	  .help = "structured data of log lines in format rfc5424" },
 	{ NAME("log-tag"), SEC_DFLB, ARG_STRING, AT(log_tag), .grade = '1', .args = "<tag>",
 	  .help = "tag of log lines" },
 	{ NAME("unique-id-format"), SEC_DFL, ARG_FUNC, KW_NO,
@@ -305,11 +307,19 @@ static const struct keyword rows[] = {
 	  .help = "path that is answered here, for checks by others" },
 	{ NAME("monitor"), SEC_FL, ARG_SUB, .sub = &monitor_table, .grade = '1',
 	  .help = "see monitor-uri" },
+	{ NAME("compression"), SEC_DFLB, ARG_SUB, .sub = &conf_kw_compression, .grade = '2',
+	  .help = "of responses" },
 	{ NAME("stats"), SEC_DFLB, ARG_SUB, .sub = &conf_kw_stats, .grade = '1',
 	  .help = "the statistics page" },
 	{ NAME("source"), SEC_DLB, ARG_FUNC, .parse = parse_source, .grade = '2',
 	  .args = "<address> [usesrc client|clientip] [interface <name>]",
 	  .help = "source address of connections to servers" },
+	{ NAME("load-server-state-from-file"), SEC_DLB, ARG_ENUM, AT(state_load),
+	  .values = state_loads, .grade = '2', .args = "global|local|none", .def = "none",
+	  .help = "servers begin as the state file says" },
+	{ NAME("server-state-file-name"), SEC_DLB, ARG_FUNC, .parse = parse_state_file,
+	  .grade = '2', .args = "[<file>|use-backend-name]",
+	  .help = "the section's own state file" },
 	{ NAME("description"), SEC_FLB, ARG_REST, AT(description), .grade = '1', .args = "<text>",
 	  .help = "text for statistics" },
 	{ NAME("id"), SEC_FLB, ARG_UINT, AT(id), NUMBER(1, INT32_MAX), .grade = '1',
@@ -321,37 +331,38 @@ static const struct keyword rows[] = {
 };
 static const char *const noop[] = { "bind-process", NULL };
 static const char *const pending[] = {
-	"server-template",
-	"retry-on",
 	"dynamic-cookie-key",
 	"ignore-persist",
 	"force-persist",
-	"errorloc",
-	"errorloc302",
-	"errorloc303",
-	"http-error",
-	"errorfiles",
-	"log-format-sd",
-	"declare",
-	"compression",
 	"max-keep-alive-queue",
 	"max-session-srv-conns",
 	"http-send-name-header",
-	"load-server-state-from-file",
-	"server-state-file-name",
 	"guid",
 	"hash-preserve-affinity",
-	"track",
 	"monitor-net",
 	"bwlim",
 	NULL,
 };
 static const char *const refused[] = {
-	"filter",	"email-alert",	  "external-check",  "use-fcgi-app",
-	"quic-initial", "be-unpublished", "force-be-switch", "ssl-f-use",
-	"crt",		"persist",	  "log-steps",	     "log-profile",
-	"http-tunnel",	"clitcpka-cnt",	  "clitcpka-idle",   "clitcpka-intvl",
-	"srvtcpka-cnt", "srvtcpka-idle",  "srvtcpka-intvl",  NULL,
+	"filter",
+	"email-alert",
+	"external-check",
+	"use-fcgi-app",
+	"quic-initial",
+	"be-unpublished",
+	"force-be-switch",
+	"ssl-f-use",
+	"crt",
+	"log-steps",
+	"log-profile",
+	"http-tunnel",
+	"clitcpka-cnt",
+	"clitcpka-idle",
+	"clitcpka-intvl",
+	"srvtcpka-cnt",
+	"srvtcpka-idle",
+	"srvtcpka-intvl",
+	NULL,
 };
 static const struct keyword_removed removed[] = {
 	{ "reqadd", "'http-request add-header'" },

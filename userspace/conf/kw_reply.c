@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Answers that are made here: `return`, `deny`, `tarpit` with their arguments, `redirect`, errorfiles.
+ * Answers that are made here: `return`, `deny`, `tarpit` with their arguments, `redirect`.
  * Constant bodies become formats with every '%' doubled, so that the workers know one kind.
  */
 #include <errno.h>
 
 #include "conf/conf_priv.h"
 
-static int escape_percent(struct parser *ps, struct str text, struct str *ret)
+int escape_percent(struct parser *ps, struct str text, struct str *ret)
 {
 	char *out = arena_alloc(&ps->conf->arena, text.len * 2 + 1);
 	size_t n = 0;
@@ -47,6 +47,7 @@ static int parse_body(struct parser *ps, struct proxy_build *b, struct line *l, 
 	int ret = str_is_suffix(kind, STR("file")) ? read_body(ps, l, &text)
 						   : line_want(ps, l, "a text", &text);
 
+	r->kind = REPLY_OWN;
 	if (ret == 0 && !is_format)
 		ret = escape_percent(ps, text, &text);
 	return ret ? ret : compile_text(ps, b, l, word, text, place, &r->body);
@@ -79,7 +80,6 @@ int parse_reply(struct parser *ps, struct proxy_build *b, struct line *l, unsign
 		struct conf_reply *r)
 {
 	static const char *const bodies[] = { "string", "lf-string", "file", "lf-file", NULL };
-	struct err err;
 	uint64_t v;
 	int ret = 0;
 
@@ -87,6 +87,9 @@ int parse_reply(struct parser *ps, struct proxy_build *b, struct line *l, unsign
 		struct str w = line_peek(l);
 
 		if (line_accept(l, "status") || line_accept(l, "deny_status")) {
+			/* The old name says: with the section's own text. */
+			if (str_is_eq(w, STR("deny_status")) && !r->body)
+				r->kind = REPLY_DEFAULT;
 			ret = arg_u64(ps, l, 200, 599, &v);
 			r->status = ret ? 0 : (uint16_t)v;
 		} else if (line_accept(l, "content-type")) {
@@ -94,26 +97,38 @@ int parse_reply(struct parser *ps, struct proxy_build *b, struct line *l, unsign
 		} else if (line_accept(l, "hdr")) {
 			ret = parse_reply_header(ps, b, l, place, r);
 		} else if (line_accept(l, "errorfile")) {
-			ret = line_want(ps, l, "a file", &w);
-			if (ret == 0 && errorfile_read(ps, w.p, &r->raw, &err))
-				ret = conf_fail(ps, l, l->at - 1, "%s", err.text);
+			ret = parse_reply_file(ps, l, r);
+		} else if (line_accept(l, "errorfiles")) {
+			ret = parse_reply_section(ps, l, r);
 		} else if (line_accept(l, "default-errorfiles")) {
-			continue;
+			r->kind = REPLY_DEFAULT;
 		} else if (name_pattern_has(bodies, w)) {
 			ret = parse_body(ps, b, l, place, r);
-		} else if (str_is_eq(w, STR("errorfiles"))) {
-			ret = conf_fail(ps, l, l->at,
-					"'errorfiles' is not supported by this version");
 		} else {
-			ret = conf_fail(
-				ps, l, l->at,
-				"expects status, content-type, string, lf-string, file, "
-				"lf-file, errorfile, hdr, 'if' or 'unless' instead of '" STR_FMT
-				"'",
-				STR_ARG(str_sub(w, 0, 64)));
+			ret = conf_fail(ps, l, l->at,
+					"expects status, content-type, string, lf-string, file, "
+					"lf-file, errorfile, errorfiles, default-errorfiles, hdr, "
+					"'if' or 'unless' instead of '" STR_FMT "'",
+					STR_ARG(str_sub(w, 0, 64)));
 		}
 	}
 	return ret;
+}
+
+int reply_check(struct parser *ps, struct line *l, const struct conf_reply *r)
+{
+	if (r->kind == REPLY_OWN && r->body && !r->content_type)
+		return conf_fail(ps, l, l->at, "a body needs 'content-type'");
+	if (r->kind == REPLY_DEFAULT && conf_error_index(r->status) < 0)
+		return conf_fail(ps, l, l->at,
+				 "status %u has no text of its own: give a body with "
+				 "'content-type' and 'string'",
+				 r->status);
+	if (r->kind != REPLY_OWN && (r->content_type || !list_is_empty(&r->headers)))
+		return conf_warn(ps, l, l->kw,
+				 "'hdr' and 'content-type' mean nothing here: the answer is that "
+				 "of an error file");
+	return 0;
 }
 
 static int check_redirect_code(struct parser *ps, struct line *l, struct conf_redirect *r)
@@ -149,6 +164,10 @@ int parse_redirect(struct parser *ps, struct proxy_build *b, struct line *l, uns
 			ret = check_redirect_code(ps, l, r);
 		} else if (line_accept(l, "drop-query")) {
 			r->drop_query = true;
+		} else if (line_accept(l, "keep-query")) {
+			r->keep_query = true;
+		} else if (line_accept(l, "set-cookie-fmt")) {
+			ret = compile_format(ps, b, l, place, &r->cookie_fmt);
 		} else if (line_accept(l, "append-slash")) {
 			r->append_slash = true;
 		} else if (line_accept(l, "ignore-empty")) {
@@ -167,7 +186,8 @@ int parse_redirect(struct parser *ps, struct proxy_build *b, struct line *l, uns
 		} else {
 			ret = conf_fail(ps, l, l->at,
 					"'redirect' expects location, prefix, scheme, code, "
-					"drop-query, append-slash, ignore-empty, set-cookie, "
+					"drop-query, keep-query, append-slash, set-cookie-fmt, "
+					"ignore-empty, set-cookie, "
 					"clear-cookie, 'if' "
 					"or 'unless' instead of '" STR_FMT "'",
 					STR_ARG(str_sub(line_peek(l), 0, 64)));
@@ -177,53 +197,4 @@ int parse_redirect(struct parser *ps, struct proxy_build *b, struct line *l, uns
 		ret = conf_fail(ps, l, l->at,
 				"'redirect' expects location, prefix or scheme and where to");
 	return ret;
-}
-
-/* Editors write LF; HTTP wants CRLF (RFC 9112 2.2) in the head. The body stays as it is. */
-int errorfile_read(struct parser *ps, const char *path, struct str *ret, struct err *err)
-{
-	struct str text;
-	char *out;
-	size_t n = 0, i = 0, line = 0;
-	int r = conf_read_file(&ps->arena, path, &text, err);
-
-	if (r)
-		return r;
-	if (!text.len) { /* /dev/null: the connection is closed without a word */
-		*ret = STR("");
-		return 0;
-	}
-	if (!str_is_prefix(text, STR("HTTP/1.")))
-		return err_set(err, -EINVAL, "'%s' does not begin with 'HTTP/1.'", path);
-	out = arena_alloc(&ps->conf->arena, text.len * 2);
-	if (!out)
-		return err_set(err, -ENOMEM, "out of memory");
-	for (; i < text.len; i++) {
-		if (text.p[i] == '\n' && (i == 0 || text.p[i - 1] != '\r'))
-			out[n++] = '\r';
-		out[n++] = text.p[i];
-		if (text.p[i] != '\n')
-			continue;
-		if (n - line == 2) /* the empty line */
-			break;
-		line = n;
-	}
-	if (i == text.len)
-		return err_set(err, -EINVAL, "'%s' has no empty line behind its header", path);
-	memcpy(out + n, text.p + i + 1, text.len - i - 1);
-	*ret = str_make(out, n + text.len - i - 1);
-	return 0;
-}
-
-int conf_error_index(unsigned status)
-{
-	static const uint16_t codes[CONF_ERROR_CODES] = { 200, 400, 401, 403, 404, 405,
-							  407, 408, 410, 413, 422, 425,
-							  429, 500, 501, 502, 503, 504 };
-
-	for (int i = 0; i < CONF_ERROR_CODES; i++) {
-		if (codes[i] == status)
-			return i;
-	}
-	return -1;
 }

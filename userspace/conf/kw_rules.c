@@ -57,36 +57,46 @@ static int parse_ruleset(struct parser *ps, struct line *l, void *obj, const str
 static int parse_inspect_delay(struct parser *ps, struct line *l, void *obj,
 			       const struct keyword *kw)
 {
-	return arg_time(ps, l, 1000000, &((struct proxy_build *)obj)->px.inspect_delay);
+	return arg_time(ps, l, 1000000, (uint64_t *)((char *)obj + kw->offset));
 }
 
-static bool is_dynamic(struct str name)
+/* What use_backend and use-server share: a name, fixed or a format, and a condition. */
+struct use_target {
+	struct conf_pos *pos;
+	char **text;
+	struct logfmt **name; /* stays NULL when the name is fixed */
+	struct cond **cond;
+};
+
+static int parse_use(struct parser *ps, struct proxy_build *b, struct line *l, unsigned rank,
+		     const char *what, const struct use_target *t)
 {
-	return str_find(name, STR("%[")) != SIZE_MAX;
+	unsigned place = PLACE_REQ | PLACE_CONTENT;
+	struct str name;
+	int r = rule_order_check(ps, b, l, rank);
+
+	if (r == 0)
+		r = line_want(ps, l, what, &name);
+	if (r)
+		return r;
+	*t->pos = l->pos;
+	t->pos->column = line_column(l, l->at - 1, 0);
+	*t->text = (char *)name.p;
+	if (str_find(name, STR("%[")) != SIZE_MAX)
+		r = compile_text(ps, b, l, l->at - 1, name, place, t->name);
+	return r ? r : compile_condition(ps, b, l, place, t->cond);
 }
 
 static int parse_use_backend(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
 	struct proxy_build *b = obj;
 	struct conf_use_backend *u = arena_zalloc(&ps->conf->arena, sizeof(*u));
-	unsigned place = PLACE_REQ | PLACE_CONTENT;
-	struct str name;
 	int r;
 
 	if (!u)
 		return -ENOMEM;
-	r = rule_order_check(ps, b, l, RANK_USE_BACKEND);
-	if (r == 0)
-		r = line_want(ps, l, "the name of a backend", &name);
-	if (r)
-		return r;
-	u->pos = l->pos;
-	u->pos.column = line_column(l, l->at - 1, 0);
-	u->text = (char *)name.p;
-	if (is_dynamic(name))
-		r = compile_text(ps, b, l, l->at - 1, name, place, &u->name);
-	if (r == 0)
-		r = compile_condition(ps, b, l, place, &u->cond);
+	r = parse_use(ps, b, l, RANK_USE_BACKEND, "the name of a backend",
+		      &(struct use_target){ &u->pos, &u->text, &u->name, &u->cond });
 	if (r == 0)
 		list_push_back(&b->px.use_backends, &u->link);
 	return r;
@@ -96,24 +106,12 @@ static int parse_use_server(struct parser *ps, struct line *l, void *obj, const 
 {
 	struct proxy_build *b = obj;
 	struct conf_use_server *u = arena_zalloc(&ps->conf->arena, sizeof(*u));
-	unsigned place = PLACE_REQ | PLACE_CONTENT;
-	struct str name;
 	int r;
 
 	if (!u)
 		return -ENOMEM;
-	r = rule_order_check(ps, b, l, RANK_USE_SERVER);
-	if (r == 0)
-		r = line_want(ps, l, "the name of a server", &name);
-	if (r)
-		return r;
-	u->pos = l->pos;
-	u->pos.column = line_column(l, l->at - 1, 0);
-	u->text = (char *)name.p;
-	if (is_dynamic(name))
-		r = compile_text(ps, b, l, l->at - 1, name, place, &u->name);
-	if (r == 0)
-		r = compile_condition(ps, b, l, place, &u->cond);
+	r = parse_use(ps, b, l, RANK_USE_SERVER, "the name of a server",
+		      &(struct use_target){ &u->pos, &u->text, &u->name, &u->cond });
 	if (r == 0)
 		list_push_back(&b->px.use_servers, &u->link);
 	return r;
@@ -200,6 +198,28 @@ int parse_capture(struct parser *ps, struct line *l, void *obj, const struct key
 	return capture_new(ps, px, name, (uint32_t)len, is_response) ? 0 : -ENOMEM;
 }
 
+/* declare capture request|response len <n>: a slot that rules fill by its number, from 0 */
+static int parse_declare(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	bool is_response = false;
+	uint64_t len;
+	int r;
+
+	if (!line_accept(l, "capture"))
+		return conf_fail(ps, l, l->at, "'declare' expects 'capture'");
+	if (line_accept(l, "response"))
+		is_response = true;
+	else if (!line_accept(l, "request"))
+		return conf_fail(ps, l, l->at, "'declare capture' expects request or response");
+	r = want_len(ps, l, &len);
+	if (r)
+		return r;
+	return capture_new(ps, &((struct proxy_build *)obj)->px, STR_NULL, (uint32_t)len,
+			   is_response)
+		       ? 0
+		       : -ENOMEM;
+}
+
 /* --- tables ------------------------------------------------------------------------------------ */
 
 #define RULES_ARGS "<action> [<argument>...] [if|unless <condition>]"
@@ -214,17 +234,19 @@ static const struct keyword tcp_request_rows[] = {
 	{ NAME("content"), SEC_DFLB, ARG_FUNC, KW_LATE, .parse = parse_ruleset,
 	  .min = RULES_TCP_CONTENT, .grade = '1', .args = RULES_ARGS,
 	  .help = "when data is there" },
-	{ NAME("inspect-delay"), SEC_DFLB, ARG_FUNC, .parse = parse_inspect_delay, .grade = '1',
-	  .args = "<time>", .help = "how long content rules may wait for data" },
+	{ NAME("inspect-delay"), SEC_DFLB, ARG_FUNC,
+	  .offset = offsetof(struct conf_proxy, inspect_delay), .parse = parse_inspect_delay,
+	  .grade = '1', .args = "<time>", .help = "how long content rules may wait for data" },
 };
 static const struct keyword_table tcp_request_table = KEYWORDS("tcp-request keyword",
 							       tcp_request_rows);
 
 static const struct keyword tcp_response_rows[] = {
-	{ NAME("content"), SEC_DLB, ARG_FUNC, KW_PENDING, .parse = parse_ruleset,
+	{ NAME("content"), SEC_DLB, ARG_FUNC, KW_LATE, .parse = parse_ruleset,
 	  .min = RULES_TCP_RESPONSE, .grade = '1', .args = RULES_ARGS,
 	  .help = "when the server has answered" },
-	{ NAME("inspect-delay"), SEC_DLB, ARG_FUNC, KW_PENDING, .parse = parse_inspect_delay,
+	{ NAME("inspect-delay"), SEC_DLB, ARG_FUNC,
+	  .offset = offsetof(struct conf_proxy, rsp_inspect_delay), .parse = parse_inspect_delay,
 	  .grade = '1', .args = "<time>", .help = "how long such rules may wait for data" },
 };
 static const struct keyword_table tcp_response_table = KEYWORDS("tcp-response keyword",
@@ -246,6 +268,8 @@ static const struct keyword rows[] = {
 	  .help = "rules on connections" },
 	{ NAME("tcp-response"), SEC_DLB, ARG_SUB, .sub = &tcp_response_table, .grade = '1',
 	  .help = "rules on answers" },
+	{ NAME("declare"), SEC_FL, ARG_FUNC, .parse = parse_declare, .grade = '2',
+	  .args = "capture request|response len <n>", .help = "room for 'capture ... id'" },
 	{ NAME("use_backend"), SEC_FL, ARG_FUNC, KW_LATE, .parse = parse_use_backend, .grade = '1',
 	  .args = "<backend> [if|unless <condition>]", .help = "which backend" },
 	{ NAME("use-server"), SEC_LB, ARG_FUNC, KW_LATE, .parse = parse_use_server, .grade = '1',

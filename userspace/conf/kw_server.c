@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * `server` and `default-server`: a server starts as a copy of what the default-server lines before it
+ * `server`, `server-template` and `default-server`: a server starts as a copy of what the default-server lines before it
  * said. Names are looked up in a hash table: a backend may have thousands. Control thread.
  */
 #include <errno.h>
+#include <inttypes.h>
 
 #include "conf/conf_priv.h"
 
@@ -24,14 +25,28 @@ static int parse_check_addr(struct parser *ps, struct line *l, void *obj, const 
 
 	if (r)
 		return r;
-	if (!is_agent && s->check_ep.kind != ENDPOINT_IP)
-		return conf_fail(ps, l, l->at - 1, "'addr' expects an IP address");
+	if ((is_agent ? s->agent_ep.kind : s->check_ep.kind) != ENDPOINT_IP)
+		return conf_fail(ps, l, l->at - 1, "'%saddr' expects an IP address",
+				 is_agent ? "agent-" : "");
+	s->has_agent_addr |= is_agent;
 	if (!is_agent) {
 		s->has_check_addr = true;
 		if (s->check_ep.port && !s->check_port)
 			s->check_port = s->check_ep.port;
 	}
 	return 0;
+}
+
+static int parse_via(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	static const struct keyword_value values[] = { VALUE("server", 0), VALUE("tunnel", 1),
+						       VALUES_END };
+	uint8_t v;
+	int r = arg_value(ps, l, values, &v);
+
+	if (r == 0)
+		((struct conf_server *)obj)->check_via_tunnel = v;
+	return r;
 }
 
 static int parse_observe(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
@@ -52,6 +67,9 @@ static const struct keyword_value on_errors[] = { VALUE("fastinter", ON_ERROR_FA
 						  VALUE("sudden-death", ON_ERROR_SUDDEN_DEATH),
 						  VALUE("mark-down", ON_ERROR_MARK_DOWN),
 						  VALUES_END };
+
+static const struct keyword_value ws_protocols[] = { VALUE("auto", WS_AUTO), VALUE("h1", WS_H1),
+						     VALUE("h2", WS_H2), VALUES_END };
 
 /* on-marked-down, on-marked-up: one thing each can be done. */
 static int parse_on_marked(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
@@ -82,11 +100,45 @@ static int parse_proto(struct parser *ps, struct line *l, void *obj, const struc
 
 	if (r)
 		return r;
-	if (v == SERVER_PROTO_H2 && !CONF_HAS_H2_SERVERS)
-		return conf_fail(ps, l, l->at - 1,
-				 "HTTP/2 towards servers is not supported by this version");
 	((struct conf_server *)obj)->proto = v;
 	return 0;
+}
+
+static int parse_check_alpn(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	return arg_alpn(ps, l, &((struct conf_server *)obj)->check_alpn);
+}
+
+/* Checks speak HTTP/1 in any case. */
+static int parse_check_proto(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	static const struct keyword_value values[] = { VALUE("h1", SERVER_PROTO_H1), VALUES_END };
+	uint8_t v;
+
+	return arg_value(ps, l, values, &v);
+}
+
+static int parse_init_state(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	static const struct keyword_value values[] = { VALUE("up", INIT_STATE_UP),
+						       VALUE("fully-up", INIT_STATE_FULLY_UP),
+						       VALUE("down", INIT_STATE_DOWN),
+						       VALUE("fully-down", INIT_STATE_FULLY_DOWN),
+						       VALUES_END };
+	uint8_t v;
+	int r = arg_value(ps, l, values, &v);
+
+	if (r == 0)
+		((struct conf_server *)obj)->init_state = v;
+	return r;
+}
+
+/* Idle connections belong to a worker, which never takes another one's. */
+static int parse_pool_low(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	uint64_t ignored;
+
+	return arg_u64(ps, l, 0, INT32_MAX, &ignored);
 }
 
 static int parse_pool_max(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
@@ -122,6 +174,14 @@ static int parse_enabled(struct parser *ps, struct line *l, void *obj, const str
 
 static const struct keyword rows[] = {
 	FLAG("check", has_check, "health checks"),
+	FLAG("agent-check", has_agent, "an agent on the server is asked about it"),
+	{ NAME("agent-port"), SEC_SRV, ARG_U16, AT(agent_port), NUMBER(1, 65535), .grade = '2',
+	  .args = "<port>", .help = "port of the agent" },
+	{ NAME("agent-addr"), SEC_SRV, ARG_FUNC, .parse = parse_check_addr, .min = 1, .grade = '2',
+	  .args = "<address>", .help = "address of the agent, when it is not the server's" },
+	{ NAME("agent-send"), SEC_SRV, ARG_STRING, AT(agent_send), .grade = '2', .args = "<text>",
+	  .help = "what the agent is told first" },
+	SET_TIME("agent-inter", agent_inter, "inter", "interval between questions to the agent"),
 	FLAG("backup", is_backup, "used when no other server is up"),
 	FLAG("disabled", is_disabled, "starts in maintenance"),
 	{ NAME("enabled"), SEC_SRV, ARG_FUNC, .parse = parse_enabled, .grade = '1',
@@ -148,6 +208,10 @@ static const struct keyword rows[] = {
 	  .args = "<port>", .help = "port for health checks" },
 	{ NAME("addr"), SEC_SRV, ARG_FUNC, .parse = parse_check_addr, .grade = '1',
 	  .args = "<address>", .help = "address for health checks" },
+	{ NAME("via"), SEC_SRV, ARG_FUNC, .parse = parse_via, .grade = '1', .args = "tunnel|server",
+	  .def = "server",
+	  .help = "'mode l4': health checks go to the service address as the traffic does, or to "
+		  "the server's own" },
 	{ NAME("cookie"), SEC_SRV, ARG_STRING, AT(cookie), .grade = '1', .args = "<value>",
 	  .help = "value that means this server" },
 	{ NAME("track"), SEC_SRV, ARG_STRING, AT(track), .grade = '1',
@@ -165,39 +229,40 @@ static const struct keyword rows[] = {
 	  .help = "connections of backup servers are closed when this one is up" },
 	{ NAME("crt"), SEC_SRV, ARG_STRING, AT(crt), .grade = '1', .args = "<file>",
 	  .help = "certificate shown to the server" },
+	{ NAME("quic-id"), SEC_SERVER, ARG_FUNC, .parse = parse_quic_id, .grade = '1',
+	  .args = "<number>", .help = "mode l4: this server in connection ids of QUIC" },
 	{ NAME("verifyhost"), SEC_SRV, ARG_STRING, AT(verifyhost), .grade = '1', .args = "<name>",
 	  .help = "name in the server's certificate" },
 	{ NAME("sni"), SEC_SRV, ARG_FUNC, .parse = parse_sni, .grade = '1', .args = "<expression>",
 	  .help = "server name sent in the handshake" },
 	{ NAME("check-sni"), SEC_SRV, ARG_STRING, AT(check_sni), .grade = '1', .args = "<name>",
 	  .help = "the same in health checks" },
+	{ NAME("check-alpn"), SEC_SRV, ARG_FUNC, .parse = parse_check_alpn, .grade = '2',
+	  .args = "<protocols>", .help = "what health checks offer in the handshake" },
+	{ NAME("check-proto"), SEC_SRV, ARG_FUNC, .parse = parse_check_proto, .grade = '2',
+	  .args = "h1", .help = "what health checks speak" },
+	{ NAME("init-state"), SEC_SRV, ARG_FUNC, .parse = parse_init_state, .grade = '2',
+	  .args = "up|fully-up|down|fully-down", .def = "up",
+	  .help = "what a checked server is until its first checks, and after maintenance" },
 	{ NAME("proto"), SEC_SRV, ARG_FUNC, .parse = parse_proto, .grade = '1', .args = "h1|h2",
 	  .help = "the protocol, without negotiation" },
+	{ NAME("ws"), SEC_SRV, ARG_ENUM, AT(ws), .values = ws_protocols, .grade = '2',
+	  .args = "auto|h1|h2", .def = "auto",
+	  .help = "how WebSockets are asked for: by an upgrade of HTTP/1 or by HTTP/2's extended "
+		  "CONNECT (RFC 8441); auto: HTTP/2 when nothing else is spoken with the server" },
 	{ NAME("send-proxy"), SEC_SRV, ARG_FUNC, KW_NO, .parse = parse_send_proxy, .min = 1,
 	  .grade = '1', .help = "connections begin with a PROXY header, version 1" },
 	{ NAME("send-proxy-v2"), SEC_SRV, ARG_FUNC, KW_NO, .parse = parse_send_proxy, .min = 2,
 	  .grade = '1', .help = "the same, version 2" },
 	{ NAME("pool-max-conn"), SEC_SRV, ARG_FUNC, AT(pool_max_conn), .parse = parse_pool_max,
 	  .grade = '1', .args = "<number>|-1", .def = "-1", .help = "idle connections kept" },
+	{ NAME("pool-low-conn"), SEC_SRV, ARG_FUNC, .parse = parse_pool_low, .grade = '1',
+	  .args = "<number>",
+	  .help = "accepted, without effect: workers do not take each other's" },
 	{ NAME("max-reuse"), SEC_SRV, ARG_FUNC, AT(max_reuse), .parse = parse_pool_max,
 	  .grade = '2', .args = "<number>|-1", .def = "-1", .help = "requests per connection" },
 };
 static const char *const pending[] = {
-	"pool-low-conn",
-	"agent-check",
-	"agent-addr",
-	"agent-port",
-	"agent-inter",
-	"agent-send",
-	"no-agent-check",
-	"resolvers",
-	"resolve-prefer",
-	"resolve-opts",
-	"resolve-net",
-	"init-addr",
-	"init-state",
-	"check-alpn",
-	"check-proto",
 	"check-reuse-pool",
 	"check-pool-conn-name",
 	"proxy-v2-options",
@@ -221,7 +286,6 @@ static const char *const pending[] = {
 	"tcp-ut",
 	"cc",
 	"namespace",
-	"ws",
 	"shard",
 	"guid",
 	"renegotiate",
@@ -248,10 +312,11 @@ const struct keyword_table conf_kw_server = KEYWORDS("server option", rows, .pen
 
 static int parse_options(struct parser *ps, struct line *l, struct conf_server *s, uint16_t section)
 {
-	const struct scope scopes[2] = { { .table = &conf_kw_server, .obj = s },
+	const struct scope scopes[3] = { { .table = &conf_kw_server, .obj = s },
+					 { .table = &conf_kw_server_resolve, .obj = s },
 					 { .table = &conf_kw_tls, .obj = &s->tls } };
 
-	return keyword_options(ps, l, section, scopes, 2);
+	return keyword_options(ps, l, section, scopes, ARRAY_SIZE(scopes));
 }
 
 static int check_name(struct parser *ps, struct line *l, struct str name)
@@ -285,49 +350,139 @@ static int check_address(struct parser *ps, struct line *l, const struct conf_se
 	return 0;
 }
 
+/* Entered even when the rest is wrong: references to it should not fail, too. */
+static int enter_server(struct parser *ps, struct line *l, struct proxy_build *b,
+			struct server_build *sb)
+{
+	struct str name = str_from_cstr(sb->srv.name);
+	struct server_build *other = names_find(b->px.server_names, name);
+
+	if (other)
+		return conf_fail(
+			ps, l, 1, "server '" STR_FMT "' has the same name as the one in %s:%u",
+			STR_ARG(str_sub(name, 0, 64)), other->srv.pos.file, other->srv.pos.line);
+	return names_add(b->px.server_names, name, sb);
+}
+
+static void list_server(struct proxy_build *b, struct server_build *sb)
+{
+	sb->srv.pos_in_backend = b->px.n_servers++;
+	list_push_back(&b->px.servers, &sb->srv.link);
+}
+
+/* "5" is 1 to 5. */
+static int want_range(struct parser *ps, struct line *l, uint64_t *ret_first, uint64_t *ret_last)
+{
+	struct str text, last;
+	int r = line_want(ps, l, "a number of servers such as 5, or a range such as 1-5", &text);
+
+	if (r)
+		return r;
+	*ret_first = 1;
+	last = text;
+	if (str_find_char(text, '-') != SIZE_MAX && str_to_u64(str_cut(&last, '-'), ret_first) != 0)
+		*ret_first = UINT64_MAX;
+	if (str_to_u64(last, ret_last) != 0 || *ret_first > *ret_last || *ret_last > UINT32_MAX)
+		return conf_fail(
+			ps, l, l->at - 1,
+			"'server-template' expects a number of servers such as 5, or a range "
+			"such as 1-5, instead of '" STR_FMT "'",
+			STR_ARG(str_sub(text, 0, 64)));
+	if (*ret_last - *ret_first >= CONF_MAX_TEMPLATE)
+		return conf_fail(ps, l, l->at - 1, "a template makes %d servers at most",
+				 CONF_MAX_TEMPLATE);
+	return 0;
+}
+
+/* All are what the line says, but for their names. */
+static int copy_template(struct parser *ps, struct line *l, struct proxy_build *b,
+			 const struct server_build *of, uint64_t number)
+{
+	struct server_build *sb = arena_zalloc(&ps->conf->arena, sizeof(*sb));
+	struct str name;
+	int r;
+
+	if (!sb)
+		return -ENOMEM;
+	*sb = *of;
+	name = arena_printf(&ps->conf->arena, "%s%" PRIu64, of->srv.name, number);
+	if (!name.p)
+		return -ENOMEM;
+	sb->srv.name = (char *)name.p;
+	r = enter_server(ps, l, b, sb);
+	if (r == 0)
+		list_server(b, sb);
+	return r;
+}
+
+static int begin_server(struct parser *ps, struct line *l, struct proxy_build *b,
+			struct server_build **ret_sb)
+{
+	struct server_build *sb = arena_zalloc(&ps->conf->arena, sizeof(*sb));
+	struct str name;
+	int r;
+
+	if (!sb)
+		return -ENOMEM;
+	sb->srv = b->default_server;
+	sb->line = l;
+	sb->srv.proxy = &b->px;
+	sb->srv.pos = l->pos;
+	sb->srv.id = 0;
+	r = line_want(ps, l, "a name and an address", &name);
+	if (r == 0)
+		r = check_name(ps, l, name);
+	if (r == 0)
+		sb->srv.name = (char *)name.p;
+	*ret_sb = sb;
+	return r;
+}
+
+static int want_address(struct parser *ps, struct line *l, struct conf_server *s)
+{
+	int r;
+
+	s->text = (char *)line_peek(l).p;
+	r = arg_endpoint(ps, l, &s->ep);
+	return r ? r : check_address(ps, l, s);
+}
+
+static int parse_template(struct parser *ps, struct line *l, struct proxy_build *b)
+{
+	uint64_t first, last;
+	struct server_build *sb;
+	int r = begin_server(ps, l, b, &sb);
+
+	if (r == 0)
+		r = want_range(ps, l, &first, &last);
+	if (r == 0)
+		r = want_address(ps, l, &sb->srv);
+	if (r == 0)
+		r = parse_options(ps, l, &sb->srv, SEC_SERVER);
+	for (; r == 0 && first <= last; first++)
+		r = copy_template(ps, l, b, sb, first);
+	return r;
+}
+
 int parse_server_line(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
 	struct proxy_build *b = obj;
 	struct server_build *sb;
-	struct conf_server *s;
-	struct str name;
-	int r;
+	int r, ret;
 
-	if (kw->min) /* default-server */
+	if (kw->min == SERVER_LINE_DEFAULT)
 		return parse_options(ps, l, &b->default_server, SEC_DEFAULT_SERVER);
-	sb = arena_zalloc(&ps->conf->arena, sizeof(*sb));
-	if (!sb)
-		return -ENOMEM;
-	s = &sb->srv;
-	*s = b->default_server;
-	sb->line = l;
-	s->proxy = &b->px;
-	s->pos = l->pos;
-	s->id = 0;
-	r = line_want(ps, l, "a name and an address", &name);
-	if (r == 0)
-		r = check_name(ps, l, name);
+	if (kw->min == SERVER_LINE_TEMPLATE)
+		return parse_template(ps, l, b);
+	r = begin_server(ps, l, b, &sb);
 	if (r)
 		return r;
-	s->name = (char *)name.p;
-	s->text = (char *)line_peek(l).p;
-	r = arg_endpoint(ps, l, &s->ep);
-	if (r == 0)
-		r = check_address(ps, l, s);
-	/* Entered even when the rest is wrong: references to it should not fail, too. */
-	if (r != -ENOMEM) {
-		struct server_build *other = names_find(b->px.server_names, name);
-		int ret = other ? conf_fail(ps, l, 1,
-					    "server '" STR_FMT "' has the same name as the one in "
-					    "%s:%u",
-					    STR_ARG(str_sub(name, 0, 64)), other->srv.pos.file,
-					    other->srv.pos.line)
-				: names_add(b->px.server_names, name, sb);
-
-		if (ret || r) /* without an address it is a name, not a server */
-			return ret ? ret : r;
-		s->pos_in_backend = b->px.n_servers++;
-		list_push_back(&b->px.servers, &s->link);
-	}
-	return r ? r : parse_options(ps, l, s, SEC_SERVER);
+	r = want_address(ps, l, &sb->srv);
+	if (r == -ENOMEM)
+		return r;
+	ret = enter_server(ps, l, b, sb);
+	if (ret || r) /* without an address it is a name, not a server */
+		return ret ? ret : r;
+	list_server(b, sb);
+	return parse_options(ps, l, &sb->srv, SEC_SERVER);
 }

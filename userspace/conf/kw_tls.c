@@ -79,23 +79,18 @@ static int parse_no_version(struct parser *ps, struct line *l, void *obj, const 
 }
 
 /* "h2,http/1.1" into length-prefixed names (RFC 7301 3.1). */
-static int parse_alpn(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+static int alpn_list(struct parser *ps, struct line *l, bool leaves_out_h2, struct str *ret)
 {
-	struct conf_tls *t = obj;
 	bool has_h2 = false;
 	struct str w, rest;
-	int r;
+	size_t len = 0;
+	char *out;
+	int r = line_want(ps, l, "protocols such as h2,http/1.1", &w);
 
-	t->has_alpn = true;
-	t->alpn = NULL;
-	t->alpn_len = 0;
-	if (kw->min) /* no-alpn */
-		return 0;
-	r = line_want(ps, l, "protocols such as h2,http/1.1", &w);
 	if (r)
 		return r;
-	t->alpn = arena_alloc(&ps->conf->arena, w.len + 1);
-	if (!t->alpn)
+	out = arena_alloc(&ps->conf->arena, w.len + 1);
+	if (!out)
 		return -ENOMEM;
 	for (rest = w; rest.p;) {
 		struct str name = str_cut(&rest, ',');
@@ -103,18 +98,62 @@ static int parse_alpn(struct parser *ps, struct line *l, void *obj, const struct
 		if (name.len == 0 || name.len > 255)
 			return conf_fail(ps, l, l->at - 1,
 					 "names of ALPN protocols have 1 to 255 characters");
-		if (!CONF_HAS_H2 && str_is_eq(name, STR("h2"))) {
+		if (leaves_out_h2 && str_is_eq(name, STR("h2"))) {
 			has_h2 = true;
 			continue;
 		}
-		t->alpn[t->alpn_len++] = (char)name.len;
-		memcpy(t->alpn + t->alpn_len, name.p, name.len);
-		t->alpn_len += name.len;
+		out[len++] = (char)name.len;
+		memcpy(out + len, name.p, name.len);
+		len += name.len;
 	}
+	*ret = str_make(out, len);
 	return has_h2 ? conf_warn(ps, l, l->at - 1,
-				  "HTTP/2 is not supported by this version: 'h2' is "
-				  "left out of the list")
+				  "HTTP/2 is not spoken here: 'h2' is left out of the list")
 		      : 0;
+}
+
+int arg_alpn(struct parser *ps, struct line *l, struct str *ret)
+{
+	return alpn_list(ps, l, true, ret);
+}
+
+static int parse_alpn(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_tls *t = obj;
+	struct str list = STR_NULL;
+	int r = kw->min ? 0 : alpn_list(ps, l, !CONF_HAS_H2, &list); /* min: no-alpn */
+
+	t->has_alpn = true;
+	t->alpn = (char *)list.p;
+	t->alpn_len = list.len;
+	return r;
+}
+
+/* "all", or codes as OpenSSL numbers them (X509_V_ERR_*, `openssl verify` prints them). */
+static int parse_ignore(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_verify_errors *set = (void *)((char *)obj + kw->offset);
+	struct str w, rest;
+	int r = line_want(ps, l, "all, or error codes such as 10,12", &w);
+
+	if (r)
+		return r;
+	if (str_is_eq(w, STR("all"))) {
+		set->bits[0] = set->bits[1] = UINT64_MAX;
+		return 0;
+	}
+	for (rest = w; rest.p;) {
+		struct str word = str_cut(&rest, ',');
+		uint64_t code;
+
+		if (str_to_u64(word, &code) || code == 0 || code > CONF_VERIFY_ERROR_MAX)
+			return conf_fail(ps, l, l->at - 1,
+					 "'" STR_FMT "' expects 'all' or verification error codes "
+					 "from 1 to %d, separated by commas",
+					 STR_ARG(kw->name), CONF_VERIFY_ERROR_MAX);
+		set->bits[code / 64] |= 1ull << (code % 64);
+	}
+	return 0;
 }
 
 static int parse_prefer_server(struct parser *ps, struct line *l, void *obj,
@@ -142,9 +181,13 @@ static const struct keyword rows[] = {
 	{ NAME("ciphers"), BS, ARG_STRING, AT(ciphers), .grade = '1', .args = "<list>",
 	  .help = "ciphers up to TLS 1.2" },
 	{ NAME("ciphersuites"), BS, ARG_STRING, AT(ciphersuites), .grade = '1', .args = "<list>",
-	  .help = "cipher suites of TLS 1.3" },
+	  .help = "cipher suites of TLS 1.3; `bind` lines prefer AES-128 without it" },
 	{ NAME("curves"), BS, ARG_STRING, AT(curves), .grade = '1', .args = "<list>",
 	  .help = "groups for the key exchange" },
+	{ NAME("ecdhe"), SEC_BIND, ARG_STRING, AT(curves), .grade = '2', .args = "<list>",
+	  .help = "the same as `curves`" },
+	{ NAME("client-sigalgs"), SEC_BIND, ARG_STRING, AT(client_sigalgs), .grade = '2',
+	  .args = "<list>", .help = "signature algorithms that clients' certificates may use" },
 	{ NAME("sigalgs"), BS, ARG_STRING, AT(sigalgs), .grade = '2', .args = "<list>",
 	  .help = "signature algorithms" },
 	{ NAME("ca-file"), BS, ARG_STRING, AT(ca_file), .grade = '1', .args = "<file>",
@@ -157,6 +200,14 @@ static const struct keyword rows[] = {
 	  .args = "none|optional|required", .def = "none", .help = "certificates of clients" },
 	{ NAME("verify"), SEC_SRV, ARG_ENUM, AT(verify), .values = verify_server, .grade = '1',
 	  .args = "none|required", .def = "required", .help = "the server's certificate" },
+	{ NAME("crt-ignore-err"), SEC_BIND, ARG_FUNC, AT(crt_ignore), .parse = parse_ignore,
+	  .grade = '1', .args = "all|<code>[,<code>]...",
+	  .help = "faults of a client's own certificate that do not end the handshake" },
+	{ NAME("ca-ignore-err"), SEC_BIND, ARG_FUNC, AT(ca_ignore), .parse = parse_ignore,
+	  .grade = '1', .args = "all|<code>[,<code>]...",
+	  .help = "the same for the authorities above it" },
+	{ NAME("no-ca-names"), SEC_BIND, ARG_FLAG, AT(no_ca_names), .grade = '2',
+	  .help = "do not tell clients which authorities are accepted" },
 	{ NAME("ssl-min-ver"), BS, ARG_FUNC, AT(min_version), .parse = parse_version, .grade = '1',
 	  .args = "<version>", .def = "TLSv1.2", .help = "oldest version" },
 	{ NAME("ssl-max-ver"), BS, ARG_FUNC, AT(max_version), .parse = parse_version, .grade = '1',
@@ -172,12 +223,16 @@ static const struct keyword rows[] = {
 	NO("tlsv13", 0x0304),
 	{ NAME("no-tls-tickets"), BS, ARG_FLAG, AT(no_tickets), .grade = '1',
 	  .help = "no resumption without state" },
+	{ NAME("tls-tickets"), BS, ARG_FLAG, AT(wants_tickets), .grade = '2',
+	  .help = "resumption without state, even if the defaults say otherwise" },
 	{ NAME("prefer-client-ciphers"), SEC_BIND, ARG_FLAG, AT(prefer_client_ciphers),
 	  .grade = '1', .help = "the client's order of ciphers decides" },
 	{ NAME("prefer-server-ciphers"), SEC_BIND, ARG_FUNC, .parse = parse_prefer_server,
 	  .grade = 'n', .help = "accepted: it is the default" },
 	{ NAME("strict-sni"), SEC_BIND, ARG_FLAG, KW_NO, AT(strict_sni), .grade = '1',
 	  .help = "no certificate for this name: no handshake" },
+	{ NAME("no-strict-sni"), SEC_BIND, ARG_FLAG, AT(wants_lax_sni), .grade = '2',
+	  .help = "the default certificate for unknown names" },
 };
 const struct keyword_table conf_kw_tls = KEYWORDS("TLS option", rows);
 
@@ -220,6 +275,9 @@ static const struct keyword global_rows[] = {
 	DEFAULT_STRING("ciphersuites", ciphersuites, "cipher suites"),
 	DEFAULT_STRING("curves", curves, "groups"),
 	DEFAULT_STRING("sigalgs", sigalgs, "signature algorithms"),
+	{ NAME("ssl-default-bind-client-sigalgs"), SEC_GLOBAL, ARG_STRING,
+	  GT(bind_tls.client_sigalgs), .grade = '2', .args = "<list>",
+	  .help = "signature algorithms of clients' certificates, for all `bind` lines" },
 	{ NAME("ssl-default-bind-options"), SEC_GLOBAL, ARG_FUNC, GT(bind_tls), .min = SEC_BIND,
 	  .parse = parse_default_options, .grade = '1', .args = "<option>...",
 	  .help = "TLS options of all `bind` lines" },
@@ -241,7 +299,6 @@ static const struct keyword global_rows[] = {
 	  .args = "<time>", .def = "300s", .help = "how long they are kept" },
 };
 static const char *const global_pending[] = {
-	"ssl-default-bind-client-sigalgs",
 	"ssl-default-server-client-sigalgs",
 	"ssl-dh-param-file",
 	"ssl-load-extra-files",

@@ -13,27 +13,37 @@ static const struct section_name {
 	struct str name;
 	uint16_t bit;
 } section_names[] = {
-	{ NAME("global"), SEC_GLOBAL },	    { NAME("defaults"), SEC_DEFAULTS },
-	{ NAME("frontend"), SEC_FRONTEND }, { NAME("listen"), SEC_LISTEN },
-	{ NAME("backend"), SEC_BACKEND },   { NAME("userlist"), SEC_USERLIST },
-	{ NAME("bind"), SEC_BIND },	    { NAME("stats socket"), SEC_STATS_SOCKET },
-	{ NAME("server"), SEC_SERVER },	    { NAME("default-server"), SEC_DEFAULT_SERVER },
+	{ NAME("global"), SEC_GLOBAL },
+	{ NAME("defaults"), SEC_DEFAULTS },
+	{ NAME("frontend"), SEC_FRONTEND },
+	{ NAME("listen"), SEC_LISTEN },
+	{ NAME("backend"), SEC_BACKEND },
+	{ NAME("userlist"), SEC_USERLIST },
+	{ NAME("http-errors"), SEC_HTTP_ERRORS },
+	{ NAME("resolvers"), SEC_RESOLVERS },
+	{ NAME("bind"), SEC_BIND },
+	{ NAME("stats socket"), SEC_STATS_SOCKET },
+	{ NAME("server"), SEC_SERVER },
+	{ NAME("default-server"), SEC_DEFAULT_SERVER },
 };
-#define N_SECTIONS 6 /* the first rows; the others are kinds of lines with options */
+#define N_SECTIONS 8 /* the first rows; the others are kinds of lines with options */
 
-static const char *const sections_pending[] = { "resolvers", "peers", "http-errors", "crt-store",
-						NULL };
+static const char *const sections_pending[] = { "peers", "crt-store", NULL };
 static const char *const sections_refused[] = { "ring",	 "log-forward", "log-profile", "program",
 						"cache", "fcgi-app",	"mailers",     "traces",
 						"acme",	 "healthcheck", NULL };
 
 static const struct keyword_table *const tables_global[] = { &conf_kw_global, &conf_kw_global_tls,
-							     &conf_kw_env, &conf_kw_xdp,
-							     &conf_kw_log };
-static const struct keyword_table *const tables_proxy[] = { &conf_kw_proxy, &conf_kw_balance,
-							    &conf_kw_check, &conf_kw_rules,
-							    &conf_kw_stick, &conf_kw_log };
+							     &conf_kw_env,    &conf_kw_xdp,
+							     &conf_kw_vars,   &conf_kw_log,
+							     &conf_kw_h2 };
+static const struct keyword_table *const tables_proxy[] = {
+	&conf_kw_proxy, &conf_kw_balance, &conf_kw_l4,	&conf_kw_nat,	 &conf_kw_check,
+	&conf_kw_rules, &conf_kw_stick,	  &conf_kw_log, &conf_kw_errors, &conf_kw_guard
+};
 static const struct keyword_table *const tables_userlist[] = { &conf_kw_userlist };
+static const struct keyword_table *const tables_errors[] = { &conf_kw_errors };
+static const struct keyword_table *const tables_resolvers[] = { &conf_kw_resolvers };
 
 const char *section_list(uint16_t sections, char out[96])
 {
@@ -68,6 +78,23 @@ struct found {
 	const struct keyword *elsewhere; /* the same name in another section */
 };
 
+struct str call_argument(struct str word)
+{
+	size_t open = str_find_char(word, '(');
+
+	if (open == SIZE_MAX || word.p[word.len - 1] != ')')
+		return STR_NULL;
+	return str_sub(word, open + 1, word.len - open - 2);
+}
+
+static bool is_named(const struct keyword *kw, struct str word)
+{
+	if (kw->flags & KW_CALL)
+		return call_argument(word).p && str_is_prefix(word, kw->name) &&
+		       word.p[kw->name.len] == '(';
+	return str_is_eq(kw->name, word);
+}
+
 static struct found lookup(struct str word, uint16_t section, const struct scope *scopes,
 			   unsigned n)
 {
@@ -79,7 +106,7 @@ static struct found lookup(struct str word, uint16_t section, const struct scope
 		for (unsigned j = 0; j < t->n; j++) {
 			const struct keyword *kw = &t->rows[j];
 
-			if (kw->name.len != word.len || memcmp(kw->name.p, word.p, word.len) != 0)
+			if (!is_named(kw, word))
 				continue;
 			if (kw->sections & section) {
 				f.kw = kw;
@@ -262,6 +289,8 @@ int parser_end_section(struct parser *ps)
 	}
 	ps->px = NULL;
 	ps->userlist = NULL;
+	ps->http_errors = NULL;
+	ps->resolvers = NULL;
 	ps->section = 0;
 	ps->is_skipping = false;
 	return 0;
@@ -282,6 +311,10 @@ static int open_section(struct parser *ps, struct line *l, const struct section_
 		r = line_want_end(ps, l);
 	else if (s->bit == SEC_USERLIST)
 		r = userlist_open(ps, l);
+	else if (s->bit == SEC_HTTP_ERRORS)
+		r = errors_open(ps, l);
+	else if (s->bit == SEC_RESOLVERS)
+		r = resolvers_open(ps, l);
 	else
 		r = proxy_open(ps, l, s->bit);
 	return r;
@@ -333,11 +366,18 @@ static int fail_outside(struct parser *ps, struct line *l)
 			 STR_ARG(w), nearest_hint(&near, hint));
 }
 
+/* A section's line is looked for in as many tables as the largest list has; the others have one. */
+enum {
+	SCOPES_MAX = ARRAY_SIZE(tables_proxy) > ARRAY_SIZE(tables_global)
+			     ? ARRAY_SIZE(tables_proxy)
+			     : ARRAY_SIZE(tables_global)
+};
+
 static int keyword_line(struct parser *ps, struct line *l)
 {
 	const struct keyword_table *const *tables = tables_proxy;
 	unsigned n = ARRAY_SIZE(tables_proxy);
-	struct scope scopes[8];
+	struct scope scopes[SCOPES_MAX];
 	void *obj = ps->px;
 	int r;
 
@@ -349,6 +389,14 @@ static int keyword_line(struct parser *ps, struct line *l)
 		tables = tables_userlist;
 		n = 1;
 		obj = ps->userlist;
+	} else if (ps->section == SEC_HTTP_ERRORS) {
+		tables = tables_errors;
+		n = 1;
+		obj = ps->http_errors;
+	} else if (ps->section == SEC_RESOLVERS) {
+		tables = tables_resolvers;
+		n = 1;
+		obj = ps->resolvers;
 	}
 	if (l->n > 1 && str_is_eq(l->words[0], STR("no"))) {
 		l->is_negated = true;
@@ -363,7 +411,11 @@ static int keyword_line(struct parser *ps, struct line *l)
 
 static int words_line(struct parser *ps, struct line *l)
 {
-	int r = try_section(ps, l);
+	int r;
+
+	if (str_is_eq(l->words[0], STR("include")))
+		return include_line(ps, l);
+	r = try_section(ps, l);
 
 	if (r != -ENOENT)
 		return r;
@@ -405,7 +457,7 @@ static int raw_line(struct parser *ps, struct str raw)
 	return words_line(ps, l);
 }
 
-int parser_text(struct parser *ps, struct str text)
+int parser_lines(struct parser *ps, struct str text)
 {
 	bool has_newline = !text.len || text.p[text.len - 1] == '\n';
 	int r = 0;
@@ -428,5 +480,12 @@ int parser_text(struct parser *ps, struct str text)
 			return r;
 	}
 	r = directive_end_of_file(ps);
-	return r == -ENOMEM ? r : parser_end_section(ps);
+	return r == -ENOMEM ? r : 0;
+}
+
+int parser_text(struct parser *ps, struct str text)
+{
+	int r = parser_lines(ps, text);
+
+	return r ? r : parser_end_section(ps);
 }

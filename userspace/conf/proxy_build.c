@@ -31,6 +31,7 @@ static void lists_init(struct conf_proxy *px)
 	list_init(&px->captures);
 	list_init(&px->monitor_fail);
 	list_init(&px->stats.auths);
+	list_init(&px->stats.scopes);
 	list_init(&px->servers);
 	list_init(&px->use_servers);
 	list_init(&px->stick_rules);
@@ -45,12 +46,16 @@ static void language_defaults(struct proxy_build *b)
 
 	lists_init(px);
 	px->retries = 3;
+	px->retry_on = RETRY_CONN_FAILURE;
 	px->redispatch_interval = -1;
-	px->forwardfor_header = (char *)"X-Forwarded-For";
+	for (unsigned i = 0; i < ARRAY_SIZE(px->min_rate); i++)
+		px->min_rate[i] = (struct conf_min_rate){ .bytes_per_s = 128,
+							  .after_ns = 30000000000ull };
 	px->stats.uri = (char *)"/haproxy?stats";
 	px->stats.realm = (char *)"HAProxy Statistics";
 	px->balance = (struct conf_balance_params){ .algo = BALANCE_RANDOM, .random_draws = 2 };
 	px->http_reuse = REUSE_SAFE;
+	px->learn_window = 3600ull * 1000000000;
 	px->check.type = CHECK_TCP;
 	conf_server_init(&b->default_server);
 }
@@ -77,6 +82,26 @@ static int copy_list(struct arena *a, struct list *to, const struct list *from, 
 	copy_list(arena, &b->px.field, &from->px.field, sizeof(struct type), \
 		  offsetof(struct type, link))
 
+static const struct conf_proxy *freeze(struct arena *arena, struct proxy_build *from)
+{
+	struct conf_proxy *copy;
+
+	if (from->frozen)
+		return from->frozen;
+	copy = arena_alloc(arena, sizeof(*copy));
+	if (copy)
+		*copy = from->px;
+	return from->frozen = copy;
+}
+
+static void mark_inherited(struct list *rules)
+{
+	struct list *p;
+
+	list_for_each(p, rules)
+		list_entry(p, struct conf_rule, link)->is_inherited = true;
+}
+
 static int inherit(struct parser *ps, struct proxy_build *b, struct proxy_build *from)
 {
 	struct arena *arena = &ps->conf->arena;
@@ -85,21 +110,29 @@ static int inherit(struct parser *ps, struct proxy_build *b, struct proxy_build 
 	*b = *from;
 	lists_init(&b->px);
 	b->is_named = false;
-	b->has_own_steps = b->has_balance = false;
+	b->has_own_steps = b->has_own_request = b->has_balance = false;
+	b->http_check_last = HTTP_CHECK_NOTHING;
 	b->rank = RANK_NONE;
-	for (int i = 0; i < RULES_COUNT && r == 0; i++)
+	b->frozen = NULL;
+	b->px.defaults = freeze(arena, from);
+	if (!b->px.defaults)
+		return -ENOMEM;
+	for (int i = 0; i < RULES_COUNT && r == 0; i++) {
 		r = COPY_LIST(rules[i], conf_rule);
+		mark_inherited(&b->px.rules[i]);
+	}
 	if (r == 0)
 		r = COPY_LIST(monitor_fail, conf_rule);
 	if (r == 0)
 		r = COPY_LIST(stats.auths, conf_stats_auth);
 	if (r == 0)
+		r = COPY_LIST(stats.scopes, conf_stats_scope);
+	if (r == 0)
 		r = COPY_LIST(check.steps, conf_check_step);
 	return r;
 }
 
-/* Letters, digits and "-_.:", as HAProxy allows in names of sections, servers and ACLs. */
-static int want_name(struct parser *ps, struct line *l, struct str *ret)
+int line_want_name(struct parser *ps, struct line *l, struct str *ret)
 {
 	int r = line_want(ps, l, "a name", ret);
 
@@ -213,7 +246,7 @@ int proxy_open(struct parser *ps, struct line *l, uint16_t section)
 	int r = 0;
 
 	if (!is_defaults || (line_has(l) && !str_is_eq(line_peek(l), STR("from"))))
-		r = want_name(ps, l, &name);
+		r = line_want_name(ps, l, &name);
 	has_from = str_is_eq(line_peek(l), STR("from"));
 	if (r == 0)
 		r = want_defaults(ps, l, &from);
@@ -263,19 +296,27 @@ static struct conf_userlist *userlist_get(struct parser *ps, struct str name,
 	return ul;
 }
 
-int userlist_open(struct parser *ps, struct line *l)
+int section_want_name(struct parser *ps, struct line *l, struct str *ret_name)
 {
-	struct conf_userlist *ul;
-	struct str name;
-	int r = want_name(ps, l, &name);
+	int r = line_want_name(ps, l, ret_name);
 
 	if (r == 0)
 		r = line_want_end(ps, l);
 	if (r) {
 		ps->is_skipping = true;
 		ps->section = 0;
-		return r;
 	}
+	return r;
+}
+
+int userlist_open(struct parser *ps, struct line *l)
+{
+	struct conf_userlist *ul;
+	struct str name;
+	int r = section_want_name(ps, l, &name);
+
+	if (r)
+		return r;
 	ul = userlist_get(ps, name, &l->pos);
 	if (!ul)
 		return -ENOMEM;
@@ -325,11 +366,27 @@ static int read_pattern_file(struct expr_env *env, struct str path, struct str *
 	return name ? conf_read_file(env->arena, name, ret_text, err) : -ENOMEM;
 }
 
+static struct str env_of_parser(struct expr_env *env, struct str name)
+{
+	struct expr_owner *o = env->owner;
+
+	return parser_getenv(o->ps, name);
+}
+
 static int use_table(struct expr_env *env, struct table_op *op, struct err *err)
 {
 	struct expr_owner *o = env->owner;
 
 	return stick_note_use(o->ps, o->b, o->line, op);
+}
+
+static int use_kernel(struct expr_env *env, const char *name, enum kernel_fact f)
+{
+	struct expr_owner *o = env->owner;
+
+	if (f != KERNEL_CONNS)
+		o->ps->conf->global.xdp_watch = true;
+	return guard_note_use(o->ps, o->line, 0, name);
 }
 
 static int expr_env_init(struct parser *ps, const struct proxy_build *b, struct line *l,
@@ -350,7 +407,12 @@ static int expr_env_init(struct parser *ps, const struct proxy_build *b, struct 
 		.read_file = read_pattern_file,
 		.find_userlist = find_userlist,
 		.use_table = use_table,
+		.use_kernel = use_kernel,
+		.getenv = env_of_parser,
 		.owned = &ps->conf->expr_owned,
+		.refs = ps->conf->pat_refs,
+		.file = l ? l->pos.file : NULL,
+		.line = l ? l->pos.line : 0,
 		.warn = on_warning,
 		.owner = o,
 	};
@@ -384,14 +446,21 @@ int compile_format(struct parser *ps, struct proxy_build *b, struct line *l, uns
 int compile_expr(struct parser *ps, struct proxy_build *b, struct line *l, unsigned place,
 		 struct expr **ret)
 {
-	struct expr_env env;
 	struct str text;
-	struct err err;
-	size_t at = 0;
 	int r = line_want(ps, l, "a sample expression such as hdr(host)", &text);
 
-	if (r == 0)
-		r = expr_env_init(ps, b, l, place, &env);
+	return r ? r : compile_expr_text(ps, b, l, text, place, ret);
+}
+
+/* Errors are shown at the word just read. */
+int compile_expr_text(struct parser *ps, struct proxy_build *b, struct line *l, struct str text,
+		      unsigned place, struct expr **ret)
+{
+	struct expr_env env;
+	struct err err;
+	size_t at = 0;
+	int r = expr_env_init(ps, b, l, place, &env);
+
 	if (r)
 		return r;
 	r = expr_compile(&env, text, ret, &at, &err);
@@ -456,7 +525,7 @@ int compile_acl(struct parser *ps, struct line *l, void *obj, const struct keywo
 	struct expr_env env;
 	struct str name;
 	struct err err;
-	int r = want_name(ps, l, &name);
+	int r = line_want_name(ps, l, &name);
 
 	if (r)
 		return r;

@@ -206,6 +206,7 @@ static void global_init(struct conf_global *g)
 	for (size_t i = 0; i < ARRAY_SIZE(g->cpu_map.cpu_of_thread); i++)
 		g->cpu_map.cpu_of_thread[i] = -1;
 	list_init(&g->stats_sockets);
+	list_init(&g->proc_vars);
 	list_init(&g->xdp_interfaces);
 }
 
@@ -219,6 +220,10 @@ static int parser_init(struct parser *ps, const struct conf_source *src)
 	list_init(&ps->builds);
 	list_init(&ps->all_defaults);
 	list_init(&ps->stick_uses);
+	list_init(&ps->pattern_edits);
+	list_init(&ps->guards);
+	list_init(&ps->errors);
+	list_init(&ps->errors_uses);
 	c = mem_zalloc(sizeof(*c));
 	if (!c)
 		return -ENOMEM;
@@ -227,17 +232,21 @@ static int parser_init(struct parser *ps, const struct conf_source *src)
 	list_init(&c->proxies);
 	list_init(&c->userlists);
 	list_init(&c->stick_tables);
+	list_init(&c->resolvers);
 	global_init(&c->global);
+	c->pat_refs = pat_refs_new(&c->arena);
 	c->frontends = names_new(&c->arena);
 	c->backends = names_new(&c->arena);
 	ps->defaults_names = names_new(&ps->arena);
 	ps->userlist_names = names_new(&ps->arena);
 	ps->stick_names = names_new(&ps->arena);
+	ps->errors_names = names_new(&ps->arena);
+	ps->resolvers_names = names_new(&ps->arena);
 	ps->lexer = (struct lexer){
 		.text_arena = &c->arena, .arena = &ps->arena, .getenv = parser_getenv, .ctx = ps
 	};
-	if (!c->frontends || !c->backends || !ps->defaults_names || !ps->userlist_names ||
-	    !ps->stick_names)
+	if (!c->pat_refs || !c->frontends || !c->backends || !ps->defaults_names ||
+	    !ps->userlist_names || !ps->stick_names || !ps->errors_names || !ps->resolvers_names)
 		return -ENOMEM;
 	return 0;
 }
@@ -268,6 +277,7 @@ static int load_end(struct parser *ps, int r, struct conf **ret_conf)
 			r = ps->n_errors ? -EINVAL : 0;
 	}
 	if (r == 0) {
+		pat_refs_number(ps->conf->pat_refs);
 		ps->conf->n_warnings = ps->n_warnings;
 		*ret_conf = ps->conf;
 		ps->conf = NULL;
@@ -327,6 +337,7 @@ void conf_free(struct conf *c)
 {
 	if (!c)
 		return;
+	pat_refs_free(c->pat_refs);
 	expr_owned_free(&c->expr_owned);
 	arena_free(&c->arena);
 	mem_free(c);

@@ -20,7 +20,7 @@ static void socket_accept(struct ev_fd *ev, uint32_t events)
 
 		if (fd < 0)
 			return;
-		if (admin_client_open(as->admin, fd, as->level) != 0)
+		if (admin_client_open(as, fd) != 0)
 			close(fd);
 	}
 }
@@ -121,11 +121,14 @@ static int socket_bind(const struct conf_stats_socket *cs, struct err *err)
 static void socket_close(struct admin_socket *as)
 {
 	int fd = as->ev.fd;
+	struct stat st;
 
 	loop_del_fd(as->admin->ctl->loop, &as->ev);
 	if (fd >= 0)
 		close(fd);
-	if (as->path)
+	/* Only ours: a process that replaces us has put its own there. */
+	if (as->path && lstat(as->path, &st) == 0 && st.st_dev == as->path_dev &&
+	    st.st_ino == as->path_ino)
 		(void)unlink(as->path);
 	list_del(&as->link);
 	mem_free(as->path);
@@ -133,7 +136,18 @@ static void socket_close(struct admin_socket *as)
 	mem_free(as);
 }
 
-static int socket_open(struct admin *a, const struct conf_stats_socket *cs, struct err *err)
+static void socket_remember_path(struct admin_socket *as, struct str path)
+{
+	struct stat st;
+
+	as->path = mem_strdup(path);
+	if (as->path && lstat(as->path, &st) == 0) {
+		as->path_dev = st.st_dev;
+		as->path_ino = st.st_ino;
+	}
+}
+
+int admin_open_socket(struct admin *a, const struct conf_stats_socket *cs, struct err *err)
 {
 	struct admin_socket *as = mem_zalloc(sizeof(*as));
 	int fd, rc;
@@ -143,6 +157,7 @@ static int socket_open(struct admin *a, const struct conf_stats_socket *cs, stru
 	list_init(&as->link);
 	as->admin = a;
 	as->level = (enum conf_level)cs->level;
+	as->exposes_fd = cs->expose_fd;
 	as->ev.fd = -1;
 	as->ev.on_event = socket_accept;
 	as->is_wanted = true;
@@ -151,11 +166,12 @@ static int socket_open(struct admin *a, const struct conf_stats_socket *cs, stru
 	if (fd < 0) {
 		mem_free(as->text);
 		mem_free(as);
-		return err_prefix(err, fd, "%s:%u:%u: error", cs->pos.file, cs->pos.line,
-				  cs->pos.column);
+		return cs->pos.file ? err_prefix(err, fd, "%s:%u:%u: error", cs->pos.file,
+						 cs->pos.line, cs->pos.column)
+				    : fd;
 	}
 	if (cs->ep.kind == ENDPOINT_UNIX)
-		as->path = mem_strdup(cs->ep.path);
+		socket_remember_path(as, cs->ep.path);
 	list_push_back(&a->sockets, &as->link);
 	rc = loop_add_fd(a->ctl->loop, &as->ev, fd, LOOP_LEVEL);
 	if (rc != 0) {
@@ -194,9 +210,10 @@ int admin_configure(struct admin *a, const struct conf *conf, struct err *err)
 		if (as) {
 			as->is_wanted = true;
 			as->level = (enum conf_level)cs->level;
+			as->exposes_fd = cs->expose_fd;
 			continue;
 		}
-		if ((rc = socket_open(a, cs, err)) != 0)
+		if ((rc = admin_open_socket(a, cs, err)) != 0)
 			return rc;
 	}
 	list_for_each_safe(l, next, &a->sockets)
@@ -224,10 +241,21 @@ int admin_create(struct ctl *ctl, struct admin **ret_admin)
 	if (!a)
 		return -ENOMEM;
 	a->ctl = ctl;
+	a->timeout_ns = 10000000000ull;
 	list_init(&a->sockets);
 	list_init(&a->clients);
 	*ret_admin = a;
 	return 0;
+}
+
+void admin_leave(struct admin *a)
+{
+	struct list *l;
+
+	list_for_each(l, &a->clients)
+		close(list_entry(l, struct admin_client, link)->ev.fd);
+	list_for_each(l, &a->sockets)
+		close(list_entry(l, struct admin_socket, link)->ev.fd);
 }
 
 void admin_destroy(struct admin *a)

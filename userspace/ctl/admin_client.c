@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "ctl/admin_priv.h"
+#include "ctl/handover.h"
 
 /* --- connections --------------------------------------------------------------------------------------- */
 
@@ -27,6 +28,7 @@ static void client_free(struct admin_client *ac)
 		ac->ev.fd = -1;
 	}
 	timer_stop(l, &ac->idle);
+	handover_client_gone(ac->admin->ctl, ac);
 	ac->is_dead = true;
 	if (ac->is_pending)
 		return; /* admin_finish() comes back to us */
@@ -379,15 +381,17 @@ int cmd_echo(struct cmd *c)
 	return 0;
 }
 
-int admin_client_open(struct admin *a, int fd, enum conf_level level)
+int admin_client_open(const struct admin_socket *as, int fd)
 {
+	struct admin *a = as->admin;
 	struct admin_client *ac = a->n_clients < ADMIN_CLIENTS_MAX ? mem_zalloc(sizeof(*ac)) : NULL;
 	int rc;
 
 	if (!ac)
 		return -ENOMEM;
 	ac->admin = a;
-	ac->level = level;
+	ac->level = as->level;
+	ac->exposes_fd = as->exposes_fd;
 	ac->timeout_ns = a->timeout_ns;
 	ac->ev.on_event = client_on_event;
 	rc = loop_add_fd(a->ctl->loop, &ac->ev, fd, 0);

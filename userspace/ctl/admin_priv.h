@@ -15,8 +15,9 @@ struct admin_socket {
 	struct admin *admin;
 	char *text; /* as configured: identity across reloads */
 	char *path; /* Unix socket to remove; NULL otherwise */
+	uint64_t path_dev, path_ino; /* it, and no other of that name */
 	enum conf_level level;
-	bool is_wanted;
+	bool is_wanted, exposes_fd;
 };
 
 struct admin {
@@ -37,11 +38,18 @@ struct admin_client {
 	size_t out_len, out_pos, out_cap;
 	uint64_t timeout_ns;
 	enum conf_level level;
+	bool exposes_fd; /* listening sockets may be asked for */
+	bool to_worker; /* of a master: where commands without a prefix go */
+	bool is_expert, is_experimental; /* said, and without effect */
 	bool is_prompt, is_pending, input_ended, wants_close, is_dead;
 };
 
+/* Opens one more socket. admin.c */
+HG_WUR int admin_open_socket(struct admin *a, const struct conf_stats_socket *cs, struct err *err);
+/* In a child of the process that opened them: closes descriptors, and nothing else. */
+void admin_leave(struct admin *a);
 /* Takes `fd` over; on failure (0 or -errno) it stays the caller's. */
-HG_WUR int admin_client_open(struct admin *a, int fd, enum conf_level level);
+HG_WUR int admin_client_open(const struct admin_socket *as, int fd);
 void admin_client_close(struct admin_client *ac);
 
 #endif

@@ -19,9 +19,9 @@ void check_desc(struct check_result *res, enum check_status status, const char *
 
 /* --- where we are ------------------------------------------------------------------------------- */
 
-static void where_expect(const struct conf_expect *e, struct buf *b)
+static void where_expect(struct check_run *r, const struct conf_expect *e, struct buf *b)
 {
-	struct str text = str_make(e->text, e->text_len);
+	struct str text = check_pattern(r, e);
 	bool fits = true;
 
 	switch (e->what) {
@@ -45,7 +45,7 @@ static void where_expect(const struct conf_expect *e, struct buf *b)
 	(void)fits;
 }
 
-void check_where(const struct check_run *r, char *out, size_t size)
+void check_where(struct check_run *r, char *out, size_t size)
 {
 	const struct check_step *s;
 	struct buf b;
@@ -61,10 +61,12 @@ void check_where(const struct check_run *r, char *out, size_t size)
 				(void)!buf_printf(&b, " (connect port %u)", s->conf->port);
 			else if (s->op == CHECK_OP_CONNECT)
 				(void)!buf_put(&b, STR(" (connect)"));
+			else if (s->op == CHECK_OP_VAR)
+				(void)!buf_put(&b, STR(" (set-var)"));
 			else if (s->op == CHECK_OP_SEND)
 				(void)!buf_put(&b, STR(" (send)"));
 			else
-				where_expect(s->expect, &b);
+				where_expect(r, s->expect, &b);
 			if (s->conf->comment)
 				(void)!buf_printf(&b, " comment: '%s'", s->conf->comment);
 		}
@@ -83,26 +85,30 @@ static void add_comment(struct check_result *res, const struct check_step *s)
 
 /* --- contents ------------------------------------------------------------------------------------ */
 
-static bool is_found(const struct check_step *s, struct str in)
+/* A format that gives nothing to look for is not found. */
+static bool is_found(struct check_run *r, const struct check_step *s, struct str in)
 {
 	size_t pairs[REGEX_PAIRS * 2];
+	struct str want;
 
 	if (s->re)
 		return regex_find(s->re, in, 0, pairs) > 0;
-	return str_find(in, str_make(s->expect->text, s->expect->text_len)) != SIZE_MAX;
+	want = check_pattern(r, s->expect);
+	return want.p && str_find(in, want) != SIZE_MAX;
 }
 
 /*
  * As HAProxy: absence is known at the end of the answer, or when `min-recv` bytes are there; until then more
  * may come.
  */
-static enum check_verdict judge(const struct check_step *s, struct str in, bool is_last)
+static enum check_verdict judge(struct check_run *r, const struct check_step *s, struct str in,
+				bool is_last)
 {
 	const struct conf_expect *e = s->expect;
 
 	if (!is_last && e->min_recv >= 0 && in.len < (size_t)e->min_recv)
 		return CHECK_MORE;
-	if (is_found(s, in))
+	if (is_found(r, s, in))
 		return e->negate ? CHECK_MISMATCH : CHECK_MATCH;
 	if (!is_last && e->min_recv < 0)
 		return CHECK_MORE;
@@ -126,12 +132,12 @@ static enum check_verdict expect_bytes(struct check_run *r, const struct check_s
 	}
 	if (!in.len)
 		return CHECK_MORE;
-	v = judge(s, in, is_last);
+	v = judge(r, s, in, is_last);
 	if (v != CHECK_MISMATCH)
 		return v;
 	if (s->expect->what == EXPECT_STRING)
 		check_desc(res, CHECK_STATUS_L7RSP, "%s '" STR_FMT "' at step %u", what,
-			   (int)s->expect->text_len, s->expect->text, s->number);
+			   STR_ARG(str_sub(check_pattern(r, s->expect), 0, 40)), s->number);
 	else
 		check_desc(res, CHECK_STATUS_L7RSP, "%s (%s) at step %u", what,
 			   s->expect->what == EXPECT_BINARY    ? "binary"
@@ -153,7 +159,7 @@ static int read_head(struct check_run *r)
 		if (!r->msg.arena && http_msg_init(&r->msg, &r->arena, 101))
 			return -ENOMEM;
 		n = h1_read_response(&r->head, str_make(r->in, r->in_len), &r->msg,
-				     (enum http_method)r->prog->method);
+				     (enum http_method)r->method);
 		if (n < 0)
 			return n;
 		if (n == 0)
@@ -203,18 +209,30 @@ static int read_body(struct check_run *r)
 	return 0;
 }
 
-static bool is_status(const struct check_step *s, unsigned status)
+struct str check_body(struct check_run *r)
+{
+	if (!r->is_head_read || (!r->is_body_complete && read_body(r)))
+		return STR_NULL;
+	return str_make(r->in + r->body_at, r->body_len);
+}
+
+static bool is_status(struct check_run *r, const struct check_step *s, unsigned status)
 {
 	char text[8];
 
 	if (s->expect->what == EXPECT_RSTATUS) {
 		snprintf(text, sizeof(text), "%u", status);
-		return is_found(s, str_from_cstr(text));
+		return is_found(r, s, str_from_cstr(text));
 	}
 	for (unsigned i = 0; i < s->expect->n_status; i++)
 		if (status >= s->expect->status[i].lo && status <= s->expect->status[i].hi)
 			return true;
 	return false;
+}
+
+static bool is_field(const struct conf_expect *e)
+{
+	return e->what == EXPECT_HDR || e->what == EXPECT_FHDR;
 }
 
 static enum check_verdict expect_http(struct check_run *r, const struct check_step *s,
@@ -225,7 +243,8 @@ static enum check_verdict expect_http(struct check_run *r, const struct check_st
 
 	if (rc == -EAGAIN)
 		return CHECK_MORE;
-	if (rc == 0 && s->expect->what != EXPECT_STATUS && s->expect->what != EXPECT_RSTATUS)
+	if (rc == 0 && !is_field(s->expect) && s->expect->what != EXPECT_STATUS &&
+	    s->expect->what != EXPECT_RSTATUS)
 		rc = read_body(r);
 	if (rc) {
 		check_desc(res, rc == -ENOMEM ? CHECK_STATUS_SOCKERR : CHECK_STATUS_L7RSP, "%s",
@@ -237,14 +256,23 @@ static enum check_verdict expect_http(struct check_run *r, const struct check_st
 		check_desc(res, CHECK_STATUS_L7OKC, "%s", "");
 		return CHECK_DECIDED;
 	}
+	if (is_field(s->expect)) {
+		if (check_has_field(r, s) != s->expect->negate)
+			return CHECK_MATCH;
+		check_desc(res, CHECK_STATUS_L7STS, "%s",
+			   s->expect->negate ? "HTTP header pattern matched unwanted header"
+					     : "HTTP header pattern did not match");
+		add_comment(res, s);
+		return CHECK_MISMATCH;
+	}
 	if (s->expect->what == EXPECT_STATUS || s->expect->what == EXPECT_RSTATUS) {
-		if (is_status(s, r->msg.status) != s->expect->negate)
+		if (is_status(r, s, r->msg.status) != s->expect->negate)
 			return CHECK_MATCH;
 		check_desc(res, CHECK_STATUS_L7STS, STR_FMT, STR_ARG(r->msg.reason));
 		add_comment(res, s);
 		return CHECK_MISMATCH;
 	}
-	v = judge(s, str_make(r->in + r->body_at, r->body_len), r->is_body_complete);
+	v = judge(r, s, str_make(r->in + r->body_at, r->body_len), r->is_body_complete);
 	if (v == CHECK_MISMATCH) {
 		check_desc(res, CHECK_STATUS_L7RSP, "%s",
 			   s->expect->negate ? "HTTP check matched unwanted content"
@@ -254,8 +282,58 @@ static enum check_verdict expect_http(struct check_run *r, const struct check_st
 	return v;
 }
 
+enum check_status check_says(unsigned says)
+{
+	static const uint8_t statuses[CHECK_SAYS_COUNT] = {
+		[CHECK_SAYS_L4OK] = CHECK_STATUS_L4OK,
+		[CHECK_SAYS_L6OK] = CHECK_STATUS_L6OK,
+		[CHECK_SAYS_L7OK] = CHECK_STATUS_L7OK,
+		[CHECK_SAYS_L7OKC] = CHECK_STATUS_L7OKC,
+		[CHECK_SAYS_L4CON] = CHECK_STATUS_L4CON,
+		[CHECK_SAYS_L6RSP] = CHECK_STATUS_L6RSP,
+		[CHECK_SAYS_L7RSP] = CHECK_STATUS_L7RSP,
+		[CHECK_SAYS_L7STS] = CHECK_STATUS_L7STS,
+		[CHECK_SAYS_L4TOUT] = CHECK_STATUS_L4TOUT,
+		[CHECK_SAYS_L6TOUT] = CHECK_STATUS_L6TOUT,
+		[CHECK_SAYS_L7TOUT] = CHECK_STATUS_L7TOUT,
+	};
+
+	return statuses[says];
+}
+
+/* `status-code`: what the configuration calls the code of the result. */
+void check_code(struct check_run *r, const struct conf_expect *e, struct check_result *res)
+{
+	struct sample v;
+
+	if (!e->status_code || expr_eval(e->status_code, check_subject(r), &v) ||
+	    sample_cast(&v, SAMPLE_SINT, &r->arena) || v.sint < 0 || v.sint > UINT16_MAX)
+		return;
+	res->code = (uint16_t)v.sint;
+}
+
+/* A mismatch in the words of the configuration, where it has some. */
+static void say_error(struct check_run *r, const struct conf_expect *e, struct check_result *res)
+{
+	struct str text = e->on_error ? check_format(r, e->on_error) : STR_NULL;
+
+	if (e->error_says)
+		res->status = check_says(e->error_says);
+	check_code(r, e, res);
+	if (text.p)
+		check_desc(res, res->status, STR_FMT, STR_ARG(text));
+}
+
 enum check_verdict check_expect(struct check_run *r, const struct check_step *s,
 				struct check_result *res)
 {
-	return r->prog->kind == CHECK_KIND_HTTP ? expect_http(r, s, res) : expect_bytes(r, s, res);
+	enum check_verdict v;
+
+	if (s->judge)
+		return s->judge(str_make(r->in, r->in_len),
+				r->is_eof || r->in_len == CHECK_BUF_SIZE, res);
+	v = r->prog->kind == CHECK_KIND_HTTP ? expect_http(r, s, res) : expect_bytes(r, s, res);
+	if (v == CHECK_MISMATCH)
+		say_error(r, s->expect, res);
+	return v;
 }

@@ -27,7 +27,7 @@ static const struct conf_expect *default_expect(struct arena *a)
 }
 
 /* The array has room: plan_prog() counted. */
-static struct check_step *add_step(struct check_prog *p, enum check_op op)
+struct check_step *check_add_step(struct check_prog *p, enum check_op op)
 {
 	struct check_step *s = &p->steps[p->n_steps++];
 
@@ -41,76 +41,127 @@ static bool is_regex(const struct conf_expect *e)
 	return e->what == EXPECT_RSTATUS || e->what == EXPECT_RSTRING || e->what == EXPECT_RBINARY;
 }
 
-static int fill_expect(struct check_plans *p, struct check_step *s, const struct conf_expect *e,
-		       const struct conf_pos *pos, struct err *err)
+static int fill_regex(struct check_plans *p, struct str text, bool icase,
+		      const struct conf_pos *pos, const struct regex **ret, struct err *err)
 {
 	struct expr_env env = { .arena = &p->arena, .place = PLACE_CHECK, .owned = &p->owned };
 	struct regex *re;
-	int r;
+	int r = regex_compile(&env, text, icase, &re, err);
 
-	s->expect = e;
-	if (!is_regex(e))
-		return 0;
-	r = regex_compile(&env, str_make(e->text, e->text_len), false, &re, err);
 	if (r == -ENOMEM)
 		return err_set(err, r, "out of memory");
 	if (r)
 		return err_prefix(err, r, "%s:%u:%u: error", pos->file, pos->line, pos->column);
-	s->re = re;
+	*ret = re;
 	return 0;
 }
 
-static const char *text_or(const char *text, const char *otherwise)
+static int fill_expect(struct check_plans *p, struct check_step *s, const struct conf_expect *e,
+		       const struct conf_pos *pos, struct err *err)
 {
-	return text ? text : otherwise;
+	bool is_field = e->what == EXPECT_HDR || e->what == EXPECT_FHDR;
+	int r = 0;
+
+	s->expect = e;
+	if (is_regex(e))
+		r = fill_regex(p, str_make(e->text, e->text_len), false, pos, &s->re, err);
+	if (is_field && e->name.how == CHECK_MATCH_REG)
+		r = fill_regex(p, e->name.text, true, pos, &s->re, err);
+	if (r == 0 && is_field && e->has_value && e->value.how == CHECK_MATCH_REG)
+		r = fill_regex(p, e->value.text, false, pos, &s->re_value, err);
+	return r;
 }
 
-/* The request: everything before the server's state in `bytes`, the rest in `tail`. */
-static int fill_request(struct check_plans *p, struct check_prog *prog, struct check_step *s,
-			const struct conf_check *c)
+/* Everything before the server's state in `bytes`, the rest in `tail`. */
+static int add_request(struct check_plans *p, struct check_prog *prog,
+		       const struct conf_check_request *rq, const struct conf_check_step *cs,
+		       struct err *err)
 {
-	const char *method = text_or(c->method, "OPTIONS"), *host = c->host;
-	char length[48] = "";
+	struct check_step *s = check_add_step(prog, CHECK_OP_SEND);
+	int r = 0;
 
-	if (c->body.len)
-		snprintf(length, sizeof(length), "Content-Length: %zu\r\n", c->body.len);
-	s->bytes = arena_printf(&p->arena, "%s %s %s\r\n%s%s%s" STR_FMT "%sConnection: close\r\n",
-				method, text_or(c->uri, "/"), text_or(c->version, "HTTP/1.0"),
-				host ? "Host: " : "", text_or(host, ""), host ? "\r\n" : "",
-				STR_ARG(c->headers), length);
-	prog->tail = arena_printf(&p->arena, "\r\n" STR_FMT, STR_ARG(c->body));
-	if (!s->bytes.p || !prog->tail.p)
-		return -ENOMEM;
-	prog->method = (uint8_t)http_method_from_text(str_from_cstr(method));
-	prog->sends_state = c->send_state;
+	s->conf = cs;
+	s->method =
+		(uint8_t)http_method_from_text(str_from_cstr(rq->method ? rq->method : "OPTIONS"));
+	if (check_has_formats(rq))
+		s->request = rq;
+	else
+		r = check_request(NULL, &p->arena, rq, str_from_cstr(rq->uri ? rq->uri : "/"),
+				  rq->body, &s->bytes, &s->tail);
+	return r ? err_set(err, r, "out of memory") : 0;
+}
+
+/* Where a script of an HTTP check stands: the section's own request comes before what is expected first. */
+struct http_script {
+	struct check_plans *p;
+	struct check_prog *prog;
+	const struct conf_check *c;
+	bool is_connected, has_sent, expects; /* something of the answer */
+};
+
+static int http_first_request(struct http_script *h, struct err *err)
+{
+	if (h->has_sent)
+		return 0;
+	if (!h->is_connected)
+		check_add_step(h->prog, CHECK_OP_CONNECT);
+	h->is_connected = h->has_sent = true;
+	return add_request(h->p, h->prog, &h->c->request, NULL, err);
+}
+
+static int http_step(struct http_script *h, const struct conf_check_step *cs, struct err *err)
+{
+	struct check_step *s;
+	int r = 0;
+
+	switch (cs->kind) {
+	case STEP_CONNECT:
+		if (h->is_connected)
+			r = http_first_request(h, err);
+		h->is_connected = true;
+		check_add_step(h->prog, CHECK_OP_CONNECT)->conf = cs;
+		return r;
+	case STEP_SEND:
+		r = http_first_request(h, err);
+		h->expects = false;
+		return r ? r : add_request(h->p, h->prog, cs->request, cs, err);
+	case STEP_EXPECT:
+		r = http_first_request(h, err);
+		if (r)
+			return r;
+		h->expects = true;
+		s = check_add_step(h->prog, CHECK_OP_EXPECT);
+		s->conf = cs;
+		return fill_expect(h->p, s, &cs->expect, &cs->pos, err);
+	case STEP_SET_VAR:
+	case STEP_UNSET_VAR:
+		check_add_step(h->prog, CHECK_OP_VAR)->conf = cs;
+		return 0;
+	case STEP_COMMENT:
+		break;
+	}
 	return 0;
 }
 
 static int plan_http(struct check_plans *p, struct check_prog *prog, const struct conf_check *c,
 		     struct err *err)
 {
+	struct http_script h = { .p = p, .prog = prog, .c = c };
 	struct check_step *s;
 	struct list *l;
-	int r;
+	int r = 0;
 
 	prog->kind = CHECK_KIND_HTTP;
-	add_step(prog, CHECK_OP_CONNECT);
-	if (fill_request(p, prog, add_step(prog, CHECK_OP_SEND), c))
-		return err_set(err, -ENOMEM, "out of memory");
+	prog->sends_state = c->send_state;
 	list_for_each(l, &c->steps) {
-		const struct conf_check_step *cs = list_entry(l, struct conf_check_step, link);
-
-		if (cs->kind != STEP_EXPECT)
-			continue;
-		s = add_step(prog, CHECK_OP_EXPECT);
-		s->conf = cs;
-		r = fill_expect(p, s, &cs->expect, &cs->pos, err);
-		if (r)
-			return r;
+		if (r == 0)
+			r = http_step(&h, list_entry(l, struct conf_check_step, link), err);
 	}
-	if (prog->n_steps > 2)
-		return 0;
-	s = add_step(prog, CHECK_OP_EXPECT);
+	if (r == 0)
+		r = http_first_request(&h, err);
+	if (r || h.expects)
+		return r;
+	s = check_add_step(prog, CHECK_OP_EXPECT);
 	s->expect = default_expect(&p->arena);
 	return s->expect ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
@@ -124,14 +175,18 @@ static int plan_script_step(struct check_plans *p, struct check_prog *prog,
 	case STEP_COMMENT:
 		return 0;
 	case STEP_CONNECT:
-		s = add_step(prog, CHECK_OP_CONNECT);
+		s = check_add_step(prog, CHECK_OP_CONNECT);
 		break;
 	case STEP_SEND:
-		s = add_step(prog, CHECK_OP_SEND);
+		s = check_add_step(prog, CHECK_OP_SEND);
 		s->bytes = cs->send;
 		break;
+	case STEP_SET_VAR:
+	case STEP_UNSET_VAR:
+		s = check_add_step(prog, CHECK_OP_VAR);
+		break;
 	default:
-		s = add_step(prog, CHECK_OP_EXPECT);
+		s = check_add_step(prog, CHECK_OP_EXPECT);
 		break;
 	}
 	s->conf = cs;
@@ -152,9 +207,10 @@ static int plan_script(struct check_plans *p, struct check_prog *prog, const str
 		const struct conf_check_step *cs = list_entry(l, struct conf_check_step, link);
 		int r;
 
-		if (!is_connected && cs->kind != STEP_COMMENT) {
+		if (!is_connected && cs->kind != STEP_COMMENT && cs->kind != STEP_SET_VAR &&
+		    cs->kind != STEP_UNSET_VAR) {
 			if (cs->kind != STEP_CONNECT)
-				add_step(prog, CHECK_OP_CONNECT);
+				check_add_step(prog, CHECK_OP_CONNECT);
 			is_connected = true;
 		}
 		r = plan_script_step(p, prog, cs, ++number, err);
@@ -162,7 +218,7 @@ static int plan_script(struct check_plans *p, struct check_prog *prog, const str
 			return r;
 	}
 	if (!is_connected)
-		add_step(prog, CHECK_OP_CONNECT);
+		check_add_step(prog, CHECK_OP_CONNECT);
 	return 0;
 }
 
@@ -174,7 +230,7 @@ static int plan_prog(struct check_plans *p, const struct conf_proxy *px, struct 
 
 	if (!prog)
 		return err_set(err, -ENOMEM, "out of memory");
-	prog->cap_steps = 3; /* connect, request, default expectation */
+	prog->cap_steps = CHECK_KIND_STEPS; /* also: connect, request, default expectation */
 	list_for_each(l, &c->steps)
 		prog->cap_steps++;
 	prog->steps = arena_zalloc(&p->arena, prog->cap_steps * sizeof(prog->steps[0]));
@@ -184,15 +240,15 @@ static int plan_prog(struct check_plans *p, const struct conf_proxy *px, struct 
 	switch (c->type) {
 	case CHECK_TCP:
 		prog->kind = CHECK_KIND_TCP;
-		add_step(prog, CHECK_OP_CONNECT);
+		check_add_step(prog, CHECK_OP_CONNECT);
 		return 0;
 	case CHECK_HTTP:
 		return plan_http(p, prog, c, err);
 	case CHECK_TCP_SCRIPT:
 		return plan_script(p, prog, c, err);
 	default:
-		return err_set(err, -EINVAL, "%s: this kind of health check is not supported",
-			       px->name);
+		return check_plan_kind(&p->arena, prog, c) ? err_set(err, -ENOMEM, "out of memory")
+							   : 0;
 	}
 }
 

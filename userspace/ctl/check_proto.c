@@ -11,6 +11,9 @@
 
 #include "ctl/health_priv.h"
 
+/* Fits every path with an outer header: IPv6's least MTU without 52 bytes of tunnel and 80 of IPv6 and TCP. */
+#define CHECK_TUNNEL_MSS (1280 - 52 - 80)
+
 enum step_result {
 	STEP_WAIT, /* an event goes on */
 	STEP_DONE, /* next step */
@@ -19,8 +22,7 @@ enum step_result {
 
 static void run_close(struct check_run *r)
 {
-	const struct conf_check_step *first = r->prog->steps[0].conf;
-	bool linger = first && first->linger;
+	bool linger = (r->connect && r->connect->linger) || r->prog->kind == CHECK_KIND_PRESET;
 
 	/* A bare connect is ended by RST: thousands of them a minute would fill the table of TIME_WAIT. */
 	if (r->conn)
@@ -63,11 +65,41 @@ static enum step_result run_fail_conn(struct check_run *r, int rc)
 	return run_fail(r, CHECK_STATUS_L6RSP, text);
 }
 
+/* What the last `expect` was told to say instead. */
+static void say_success(struct check_run *r, const struct check_step *last,
+			struct check_result *res)
+{
+	const struct conf_expect *e = last->expect;
+	struct str text = STR_NULL;
+
+	if (!e)
+		return;
+	if (e->ok_says)
+		res->status = check_says(e->ok_says);
+	check_code(r, e, res);
+	if (e->on_success)
+		text = check_format(r, e->on_success);
+	if (text.p)
+		check_desc(res, res->status, STR_FMT, STR_ARG(text));
+}
+
+/* That says something about the server. */
+static const struct check_step *last_step(const struct check_prog *p)
+{
+	unsigned i = p->n_steps - 1;
+
+	while (i && p->steps[i].op == CHECK_OP_VAR)
+		i--;
+	return &p->steps[i];
+}
+
 static enum step_result run_pass(struct check_run *r)
 {
-	const struct check_step *last = &r->prog->steps[r->prog->n_steps - 1];
+	const struct check_step *last = last_step(r->prog);
 	struct check_result res = { .code = 0 };
 
+	if (r->passed.status)
+		return run_over(r, &r->passed);
 	if (last->op == CHECK_OP_CONNECT)
 		check_desc(&res, conn_is_tls(r->conn) ? CHECK_STATUS_L6OK : CHECK_STATUS_L4OK, "%s",
 			   "");
@@ -77,12 +109,35 @@ static enum step_result run_pass(struct check_run *r)
 		check_desc(&res, CHECK_STATUS_L7OK, "%s", "");
 	if (r->prog->kind == CHECK_KIND_HTTP)
 		res.code = r->msg.status;
+	if (last->op == CHECK_OP_EXPECT)
+		say_success(r, last, &res);
 	return run_over(r, &res);
 }
 
 /* --- connect -------------------------------------------------------------------------------------- */
 
 static void run_on_event(struct conn *c);
+
+/* `connect port <expression>`; 0: it gives none. */
+static uint16_t port_of(struct check_run *r, const struct expr *e)
+{
+	struct sample v;
+
+	if (expr_eval(e, check_subject(r), &v) || sample_cast(&v, SAMPLE_SINT, &r->arena) ||
+	    v.sint < 1 || v.sint > UINT16_MAX)
+		return 0;
+	return (uint16_t)v.sint;
+}
+
+/* What came is over: an answer on another connection, or to another request, comes next. */
+static void run_forget(struct check_run *r)
+{
+	r->in_len = r->body_at = r->body_len = r->raw_at = 0;
+	r->is_head_read = r->is_body_complete = false;
+	memset(&r->msg, 0, sizeof(r->msg));
+	memset(&r->head, 0, sizeof(r->head));
+	r->head.max_bytes = CHECK_BUF_SIZE;
+}
 
 /* 0, or -errno of what the kernel said. */
 static int run_dial(struct check_run *r, const struct check_step *s)
@@ -95,21 +150,33 @@ static int run_dial(struct check_run *r, const struct check_step *s)
 		.to = &to,
 		.from = t->from,
 		.interface = t->interface,
+		.mark = t->mark,
+		.mss = t->mark ? CHECK_TUNNEL_MSS : 0,
 		.nodelay = true,
 		.sni = str_from_cstr(s->conf && s->conf->sni ? s->conf->sni : t->sni),
+		.alpn = s->conf && s->conf->alpn.len ? s->conf->alpn : t->alpn,
 	};
 	unsigned version = s->conf && s->conf->send_proxy && !t->proxy_version ? 1
 									       : t->proxy_version;
 	int rc;
 
+	if (s->conf && s->conf->addr.sa.sa_family != AF_UNSPEC) {
+		to = s->conf->addr;
+		addr_set_port(&to, addr_port(&t->to));
+	}
 	if (s->conf && s->conf->port)
 		addr_set_port(&to, s->conf->port);
-	if (t->unix_path[0])
+	if (s->conf && s->conf->port_expr)
+		addr_set_port(&to, port_of(r, s->conf->port_expr));
+	if (t->unix_path[0] && to.sa.sa_family == AF_UNSPEC)
 		o.unix_path = t->unix_path;
 	else if (to.sa.sa_family == AF_UNSPEC || !addr_port(&to))
 		return -EDESTADDRREQ;
 	if (t->is_tls || (s->conf && s->conf->ssl))
 		o.tls = t->tls;
+	/* Checks speak HTTP/1: a server must not choose what the traffic speaks. */
+	if (o.tls && t->has_h2 && !o.alpn.len)
+		o.alpn = STR("\x08http/1.1");
 	/* The connection is ours, not a client's: LOCAL, or UNKNOWN in version 1. */
 	if (version)
 		o.proxy_header = str_make(header,
@@ -122,9 +189,10 @@ static int run_dial(struct check_run *r, const struct check_step *s)
 	r->conn->owner = r;
 	r->conn->on_event = run_on_event;
 	r->conn->doing = "health check";
+	r->connect = s->conf;
 	r->is_dialled = true;
-	r->in_len = 0;
 	r->is_eof = false;
+	run_forget(r);
 	return 0;
 }
 
@@ -152,12 +220,11 @@ static enum step_result step_connect(struct check_run *r, const struct check_ste
 
 /* --- send, expect ----------------------------------------------------------------------------------- */
 
-static unsigned send_parts(const struct check_run *r, const struct check_step *s,
-			   struct str parts[5])
+static unsigned send_parts(const struct check_run *r, struct str parts[5])
 {
 	unsigned n = 0;
 
-	parts[n++] = s->bytes;
+	parts[n++] = r->send;
 	if (r->prog->kind != CHECK_KIND_HTTP)
 		return n;
 	if (r->prog->sends_state) {
@@ -165,15 +232,25 @@ static unsigned send_parts(const struct check_run *r, const struct check_step *s
 		parts[n++] = str_from_cstr(r->target.state);
 		parts[n++] = STR("\r\n");
 	}
-	parts[n++] = r->prog->tail;
+	parts[n++] = r->tail;
 	return n;
 }
 
 static enum step_result step_send(struct check_run *r, const struct check_step *s)
 {
 	struct str parts[5];
-	unsigned n = send_parts(r, s, parts);
+	unsigned n;
 
+	if (!r->sent) {
+		int rc = check_prepare_send(r, s);
+
+		if (rc)
+			return run_fail(r, CHECK_STATUS_SOCKERR,
+					rc == -EINVAL	? "the format gave no target for a request"
+					: rc == -EILSEQ ? "the format gave no hexadecimal digits"
+							: "out of memory");
+	}
+	n = send_parts(r, parts);
 	for (;;) {
 		struct iovec iov[ARRAY_SIZE(parts)];
 		size_t skip = r->sent;
@@ -198,7 +275,7 @@ static enum step_result step_send(struct check_run *r, const struct check_step *
 	}
 	/* What is expected next is the answer to this. */
 	r->sent = 0;
-	r->in_len = 0;
+	run_forget(r);
 	return STEP_DONE;
 }
 
@@ -231,12 +308,20 @@ static enum step_result step_expect(struct check_run *r, const struct check_step
 		r->is_eof = true;
 	switch (check_expect(r, s, &res)) {
 	case CHECK_MATCH:
+		if (s->judge)
+			r->passed = res;
 		return STEP_DONE;
 	case CHECK_MORE:
 		return STEP_WAIT;
 	default:
 		return run_over(r, &res);
 	}
+}
+
+static enum step_result step_var(struct check_run *r, const struct check_step *s)
+{
+	return check_set_var(r, s->conf) ? run_fail(r, CHECK_STATUS_SOCKERR, "out of memory")
+					 : STEP_DONE;
 }
 
 /* --- the walk ---------------------------------------------------------------------------------------- */
@@ -247,6 +332,7 @@ static void run_walk(struct check_run *r)
 		[CHECK_OP_CONNECT] = step_connect,
 		[CHECK_OP_SEND] = step_send,
 		[CHECK_OP_EXPECT] = step_expect,
+		[CHECK_OP_VAR] = step_var,
 	};
 
 	while (r->step < r->prog->n_steps) {
@@ -271,14 +357,21 @@ int check_run_start(struct check_run *r)
 	r->conn = NULL;
 	r->step = 0;
 	r->sent = 0;
-	r->is_dialled = r->is_eof = r->is_head_read = r->is_body_complete = false;
-	r->in_len = r->body_at = r->body_len = r->raw_at = 0;
+	r->connect = NULL;
+	r->is_dialled = r->is_eof = false;
+	r->passed = (struct check_result){ .status = CHECK_STATUS_UNKNOWN };
+	r->send = r->tail = STR_NULL;
 	arena_init(&r->arena, 4096);
-	memset(&r->msg, 0, sizeof(r->msg));
-	memset(&r->head, 0, sizeof(r->head));
-	r->head.max_bytes = CHECK_BUF_SIZE;
-	BUG_ON(!r->prog->n_steps || r->prog->steps[0].op != CHECK_OP_CONNECT);
-	rc = run_dial(r, &r->prog->steps[0]);
+	memset(&r->subject, 0, sizeof(r->subject));
+	run_forget(r);
+	/* Only variables stand before the first connect; dialling tells here what this host is short of. */
+	while (r->prog->steps[r->step].op == CHECK_OP_VAR) {
+		if (step_var(r, &r->prog->steps[r->step]) == STEP_OVER)
+			return 0;
+		r->step++;
+	}
+	BUG_ON(r->prog->steps[r->step].op != CHECK_OP_CONNECT);
+	rc = run_dial(r, &r->prog->steps[r->step]);
 	if (rc == 0) {
 		run_walk(r);
 		return 0;
@@ -293,8 +386,12 @@ int check_run_start(struct check_run *r)
 
 void check_run_timeout(struct check_run *r)
 {
-	enum check_status status = CHECK_STATUS_L7TOUT;
+	enum check_status status = r->prog->tout_status ? r->prog->tout_status
+							: CHECK_STATUS_L7TOUT;
 
+	if (r->step < r->prog->n_steps && r->prog->steps[r->step].expect &&
+	    r->prog->steps[r->step].expect->tout_says)
+		status = check_says(r->prog->steps[r->step].expect->tout_says);
 	if (r->conn && r->conn->state == CONN_CONNECTING)
 		status = CHECK_STATUS_L4TOUT;
 	else if (r->conn && r->conn->state == CONN_HANDSHAKE)

@@ -2,6 +2,7 @@
 /* Splits a command line into words, finds the command in the tables, checks the level, runs it. */
 #include "ctl/cmd.h"
 #include "ctl/cmd_rows.h"
+#include "ctl/master.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -67,13 +68,19 @@ static unsigned cmd_match(const struct cmd_row *row, const char *const *argv, un
 	return n;
 }
 
-static const struct cmd_row *cmd_find(const char *const *argv, unsigned argc, unsigned *ret_words)
+static const struct cmd_row *const *tables_of(const struct cmd *c)
+{
+	return c->ctl->master ? cmd_master_tables : cmd_tables;
+}
+
+static const struct cmd_row *cmd_find(const struct cmd_row *const *tables, const char *const *argv,
+				      unsigned argc, unsigned *ret_words)
 {
 	const struct cmd_row *best = NULL;
 
 	*ret_words = 0;
-	for (unsigned t = 0; cmd_tables[t]; t++) {
-		for (const struct cmd_row *row = cmd_tables[t]; row->words; row++) {
+	for (unsigned t = 0; tables[t]; t++) {
+		for (const struct cmd_row *row = tables[t]; row->words; row++) {
 			unsigned n = cmd_match(row, argv, argc);
 
 			if (n > *ret_words) {
@@ -88,11 +95,12 @@ static const struct cmd_row *cmd_find(const char *const *argv, unsigned argc, un
 /* Commands that start like what was typed, or all of them. */
 static void cmd_list(struct cmd *c, const char *first_word)
 {
+	const struct cmd_row *const *tables = tables_of(c);
 	unsigned shown = 0;
 
 	for (unsigned pass = 0; pass < 2 && !shown; pass++) {
-		for (unsigned t = 0; cmd_tables[t]; t++) {
-			for (const struct cmd_row *row = cmd_tables[t]; row->words; row++) {
+		for (unsigned t = 0; tables[t]; t++) {
+			for (const struct cmd_row *row = tables[t]; row->words; row++) {
 				size_t len = strcspn(row->words, " ");
 				char left[80];
 
@@ -125,11 +133,17 @@ int cmd_run(struct cmd *c, char *line)
 	const char *argv[CMD_MAX_ARGS + 1];
 	const struct cmd_row *row;
 
+	if (c->ctl->master) {
+		enum master_route route = master_route(c, &line);
+
+		if (route != MASTER_OWN)
+			return route == MASTER_FORWARDED ? CMD_PENDING : 0;
+	}
 	c->argv = argv;
 	c->argc = cmd_split(line, argv);
 	if (c->argc == 0)
 		return 0;
-	row = cmd_find(argv, c->argc, &c->n_words);
+	row = cmd_find(tables_of(c), argv, c->argc, &c->n_words);
 	if (!row) {
 		fprintf(c->out,
 			"Unknown command: '%s', but maybe one of the following ones is a better "

@@ -37,6 +37,7 @@ struct cmd_row {
 
 /* All rows; the last has words == NULL. */
 extern const struct cmd_row *const cmd_tables[];
+extern const struct cmd_row *const cmd_master_tables[]; /* the same, of a master (-S) */
 
 /* Parses and runs one command line (no ';'). 0 or CMD_PENDING. `line` is modified. */
 int cmd_run(struct cmd *c, char *line);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* `show l4`: the kernel tier, read from its maps. */
+/* `show l4`, `show services`, `show backends`: the kernel tier, read from its maps. */
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <string.h>
@@ -45,6 +45,15 @@ void l4_key_text(const struct hg_service_key *k, char *out, size_t size)
 	snprintf(out, size, "%s@%s", proto, text);
 }
 
+/* Connections now: of services with NAT, which counts them. */
+static void l4_live(struct l4_output *o, uint32_t conns, uint32_t maxconn)
+{
+	fprintf(o->out, o->is_json ? ",\"conns\":%u,\"maxconn\":%u" : " %7u %7u", conns, maxconn);
+}
+
+/* Of a counter's column. */
+#define WIDTH(name) ((int)(sizeof(#name) > 11 ? sizeof(#name) - 1 : 10))
+
 static int l4_service(void *ctx, const struct dp_service_info *i)
 {
 	struct l4_output *o = ctx;
@@ -53,14 +62,21 @@ static int l4_service(void *ctx, const struct dp_service_info *i)
 	l4_key_text(&i->key, key, sizeof(key));
 	if (o->is_json)
 		fprintf(o->out,
-			"%s{\"service\":\"%s\",\"name\":\"%s\",\"mode\":\"%s\",\"slots\":%u",
-			o->n ? "," : "", key, i->name, l4_mode_text(i->mode), i->slots);
+			"%s{\"service\":\"%s\",\"name\":\"%s\",\"mode\":\"%s\",\"slots\":%u,"
+			"\"tracked\":%u,\"flows\":%u",
+			o->n ? "," : "", key, i->name, l4_mode_text(i->mode), i->slots, i->tracked,
+			i->flows);
 	else
-		fprintf(o->out, "%-34s %-16s %-6s %7u", key, i->name, l4_mode_text(i->mode),
-			i->slots);
+		fprintf(o->out, "%-34s %-16s %-6s %7u %7u %8u", key, i->name, l4_mode_text(i->mode),
+			i->slots, i->tracked, i->flows);
+	l4_live(o, i->conns, i->maxconn);
+	fprintf(o->out, o->is_json ? ",\"syn_cookies\":%s" : " %7s",
+		i->are_cookies_on ? o->is_json ? "true" : "on"
+		: o->is_json	  ? "false"
+				  : "-");
 #define X(name, help)                                                   \
-	fprintf(o->out, o->is_json ? ",\"" #name "\":%llu" : " %10llu", \
-		(unsigned long long)i->sum.name);
+	fprintf(o->out, o->is_json ? ",\"" #name "\":%*llu" : " %*llu", \
+		o->is_json ? 0 : WIDTH(name), (unsigned long long)i->sum.name);
 	HG_SERVICE_COUNTERS(X)
 #undef X
 	fputs(o->is_json ? "}" : "\n", o->out);
@@ -72,20 +88,23 @@ static int l4_backend(void *ctx, const struct dp_backend_info *i)
 {
 	struct l4_output *o = ctx;
 	char addr[ADDR_TEXT_MAX];
-	const char *state = i->neigh.state == HG_NEIGH_OK ? "resolved" : "unresolved";
-	const char *alive = i->flags & HG_BE_ALIVE ? "up" : "down";
+	const char *state = i->neigh.state & HG_NEIGH_OK ? "resolved" : "unresolved";
+	const char *alive = i->is_draining ? "draining" : i->flags & HG_BE_ALIVE ? "up" : "down";
 
 	addr_format_ip(&i->addr, addr, sizeof(addr));
 	if (o->is_json)
 		fprintf(o->out,
 			"%s{\"id\":%u,\"service\":\"%s\",\"server\":\"%s\",\"addr\":\"%s\","
 			"\"state\":\"%s\",\"neighbour\":"
-			"\"%s\",\"interface\":\"%s\"",
+			"\"%s\",\"interface\":\"%s\",\"flows\":%u",
 			o->n ? "," : "", i->id, i->service_name, i->server_name, addr, alive, state,
-			i->ifname);
+			i->ifname, i->flows);
 	else
-		fprintf(o->out, "%5u %-16s %-16s %-26s %-5s %-10s %-8s", i->id, i->service_name,
-			i->server_name, addr, alive, state, i->ifname);
+		fprintf(o->out, "%5u %-16s %-16s %-26s %-8s %-10s %-8s %8u", i->id,
+			*i->service_name ? i->service_name : "-",
+			*i->server_name ? i->server_name : "-", addr, alive, state, i->ifname,
+			i->flows);
+	l4_live(o, i->conns, i->maxconn);
 #define X(name, help)                                                   \
 	fprintf(o->out, o->is_json ? ",\"" #name "\":%llu" : " %10llu", \
 		(unsigned long long)i->sum.name);
@@ -118,39 +137,81 @@ static void l4_verdicts(struct l4_output *o, struct dp *dp)
 	}
 }
 
-int cmd_show_l4(struct cmd *c)
+static void l4_services(struct l4_output *o, struct dp *dp)
 {
-	const char *form = cmd_arg(c, 0);
-	struct l4_output o = { .out = c->out, .is_json = form && strcmp(form, "json") == 0 };
-
-	if (!c->ctl->dp) {
-		cmd_say(c, o.is_json ? "{}" : "The kernel tier is not loaded.");
-		return 0;
-	}
-	if (o.is_json) {
-		fputs("{\"services\":[", c->out);
-	} else {
-		fprintf(c->out, "# %-32s %-16s %-6s %7s", "service", "name", "mode", "slots");
-#define X(name, help) fprintf(c->out, " %10s", #name);
+	if (!o->is_json) {
+		fprintf(o->out, "# %-32s %-16s %-6s %7s %7s %8s %7s %7s", "service", "name", "mode",
+			"slots", "tracked", "flows", "conns", "maxconn");
+		fprintf(o->out, " %7s", "cookies");
+#define X(name, help) fprintf(o->out, " %*s", WIDTH(name), #name);
 		HG_SERVICE_COUNTERS(X)
 #undef X
-		putc('\n', c->out);
+		putc('\n', o->out);
 	}
-	(void)dp_each_service(c->ctl->dp, l4_service, &o);
-	o.n = 0;
-	if (o.is_json) {
-		fputs("],\"backends\":[", c->out);
-	} else {
-		fprintf(c->out, "# %3s %-16s %-16s %-26s %-5s %-10s %-8s", "id", "service",
-			"server", "address", "state", "neighbour", "out");
-#define X(name, help) fprintf(c->out, " %10s", #name);
+	o->n = 0;
+	(void)dp_each_service(dp, l4_service, o);
+}
+
+static void l4_backends(struct l4_output *o, struct dp *dp)
+{
+	if (!o->is_json) {
+		fprintf(o->out, "# %3s %-16s %-16s %-26s %-8s %-10s %-8s %8s %7s %7s", "id",
+			"service", "server", "address", "state", "neighbour", "out", "flows",
+			"conns", "maxconn");
+#define X(name, help) fprintf(o->out, " %10s", #name);
 		HG_BACKEND_COUNTERS(X)
 #undef X
-		putc('\n', c->out);
+		putc('\n', o->out);
 	}
-	(void)dp_each_backend(c->ctl->dp, l4_backend, &o);
+	o->n = 0;
+	(void)dp_each_backend(dp, l4_backend, o);
+}
+
+/* False: there is no kernel tier, and that was said. */
+static bool l4_open(struct cmd *c, struct l4_output *ret)
+{
+	const char *form = cmd_arg(c, 0);
+
+	*ret = (struct l4_output){ .out = c->out, .is_json = form && strcmp(form, "json") == 0 };
+	if (!c->ctl->dp)
+		cmd_say(c, ret->is_json ? "{}" : "The kernel tier is not loaded.");
+	return c->ctl->dp;
+}
+
+int cmd_show_l4(struct cmd *c)
+{
+	struct l4_output o;
+
+	if (!l4_open(c, &o))
+		return 0;
+	fputs(o.is_json ? "{\"services\":[" : "", c->out);
+	l4_services(&o, c->ctl->dp);
+	fputs(o.is_json ? "],\"backends\":[" : "", c->out);
+	l4_backends(&o, c->ctl->dp);
 	fputs(o.is_json ? "],\"verdicts\":{" : "# verdicts\n", c->out);
 	l4_verdicts(&o, c->ctl->dp);
 	fputs(o.is_json ? "}}\n" : "", c->out);
 	return 0;
+}
+
+static int l4_list(struct cmd *c, void (*print)(struct l4_output *o, struct dp *dp))
+{
+	struct l4_output o;
+
+	if (!l4_open(c, &o))
+		return 0;
+	fputs(o.is_json ? "[" : "", c->out);
+	print(&o, c->ctl->dp);
+	fputs(o.is_json ? "]\n" : "", c->out);
+	return 0;
+}
+
+int cmd_show_services(struct cmd *c)
+{
+	return l4_list(c, l4_services);
+}
+
+int cmd_show_backends(struct cmd *c)
+{
+	return l4_list(c, l4_backends);
 }

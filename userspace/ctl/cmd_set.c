@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "ctl/cmd_rows.h"
+#include "ctl/dns.h"
 #include "ctl/findings.h"
+#include "ctl/master.h"
 
 /* --- set server ------------------------------------------------------------------------------------ */
 
@@ -64,6 +66,16 @@ static void set_health(struct cmd *c, struct server *s, const char *value)
 		cmd_say(c, "'set server <srv> health' expects 'up', 'stopping', or 'down'.");
 }
 
+static void set_agent(struct cmd *c, struct server *s, const char *value)
+{
+	if (!s->agent.is_enabled)
+		return cmd_say(c, "agent checks are not enabled on this server.");
+	if (value && (strcmp(value, "up") == 0 || strcmp(value, "down") == 0))
+		health_agent_force(c->ctl->health, s, value[0] == 'u');
+	else
+		cmd_say(c, "'set server <srv> agent' expects 'up' or 'down'.");
+}
+
 static void set_addr(struct cmd *c, struct server *s, const char *value)
 {
 	const char *word = cmd_arg(c, 3),
@@ -87,6 +99,121 @@ static void set_addr(struct cmd *c, struct server *s, const char *value)
 	cmd_say(c, "IP changed from '%s' to '%s' by 'stats socket command'", before, after);
 }
 
+/* --- set server: where checks and agents are asked ------------------------------------------------------- */
+
+static bool place_says(struct cmd *c, int rc, bool is_agent)
+{
+	if (rc != 0)
+		cmd_say(c, "%s checks are not enabled on this server",
+			is_agent ? "agent" : "health");
+	return rc == 0;
+}
+
+static bool place_port(struct cmd *c, const char *text, uint16_t *ret)
+{
+	uint64_t port;
+
+	if (str_to_u64(str_from_cstr(text), &port) != 0)
+		cmd_say(c, "provided port is not an integer");
+	else if (port == 0 || port > 65535)
+		cmd_say(c, "provided port is invalid");
+	else
+		*ret = (uint16_t)port;
+	return *ret;
+}
+
+static void set_place_addr(struct cmd *c, struct server *s, const char *value, bool is_agent)
+{
+	const char *word = value ? cmd_arg(c, 3) : NULL, *text = NULL;
+	uint16_t port = 0;
+	struct addr a;
+
+	if (!value)
+		return cmd_say(c,
+			       "set server <b>/<s> %s-addr requires an address and optionally a "
+			       "port.",
+			       is_agent ? "agent" : "check");
+	if (word && strcmp(word, "port") == 0)
+		text = cmd_arg(c, 4) ? cmd_arg(c, 4) : "";
+	else if (word)
+		return cmd_say(c, "'port' expected instead of '%s'", word);
+	if (addr_parse_ip(str_from_cstr(value), &a) != 0)
+		return cmd_say(c, "invalid addr '%s'", value);
+	if (!text || place_port(c, text, &port))
+		(void)place_says(c, health_set_place(c->ctl->health, s, is_agent, &a, port),
+				 is_agent);
+}
+
+static void set_place_port(struct cmd *c, struct server *s, const char *value, bool is_agent)
+{
+	uint16_t port;
+
+	if (!value)
+		return cmd_say(c, "set server <b>/<s> %s-port requires a port.",
+			       is_agent ? "agent" : "check");
+	if (place_port(c, value, &port))
+		(void)place_says(c, health_set_place(c->ctl->health, s, is_agent, NULL, port),
+				 is_agent);
+}
+
+static void set_check_addr(struct cmd *c, struct server *s, const char *value)
+{
+	set_place_addr(c, s, value, false);
+}
+
+static void set_agent_addr(struct cmd *c, struct server *s, const char *value)
+{
+	set_place_addr(c, s, value, true);
+}
+
+static void set_check_port(struct cmd *c, struct server *s, const char *value)
+{
+	set_place_port(c, s, value, false);
+}
+
+static void set_agent_port(struct cmd *c, struct server *s, const char *value)
+{
+	set_place_port(c, s, value, true);
+}
+
+static void set_agent_send(struct cmd *c, struct server *s, const char *value)
+{
+	int rc = health_set_agent_text(c->ctl->health, s, str_from_cstr(value ? value : ""));
+
+	if (rc == -ENOMEM)
+		cmd_say(c, "cannot allocate memory for new string.");
+	else if (rc)
+		cmd_say(c, "agent checks are not enabled on this server.");
+}
+
+static void set_fqdn(struct cmd *c, struct server *s, const char *value)
+{
+	const char *now = dns_fqdn_of(s);
+	char before[256];
+	int rc;
+
+	if (!value || !value[0] || strlen(value) > 253)
+		return cmd_say(c, "set server <b>/<s> fqdn requires a FQDN.");
+	if (now && strcmp(now, value) == 0)
+		return cmd_say(c, "no need to change the FQDN");
+	snprintf(before, sizeof(before), "%s", now ? now : "(null)");
+	rc = dns_set_fqdn(c->ctl->dns, s, str_from_cstr(value));
+	if (rc == -ENOENT)
+		return cmd_say(c, "set server <b>/<s> fqdn failed because no resolution is "
+				  "configured.");
+	if (rc != 0)
+		return cmd_say(c, "could not update %s/%s FQDN", s->backend_name, s->name);
+	cmd_say(c, "%s/%s changed its FQDN from %s to %s by 'stats socket command'",
+		s->backend_name, s->name, before, value);
+}
+
+/* What this version cannot change while it runs, and why. */
+static void set_ssl(struct cmd *c, struct server *s, const char *value)
+{
+	cmd_say(c, "'set server <srv> ssl' cannot be set: TLS settings are loaded with the "
+		   "configuration; change 'ssl' there and reload.");
+}
+
 int cmd_set_server(struct cmd *c)
 {
 	static const struct {
@@ -97,6 +224,14 @@ int cmd_set_server(struct cmd *c)
 		{ "weight", set_weight },
 		{ "health", set_health },
 		{ "addr", set_addr },
+		{ "agent", set_agent },
+		{ "agent-addr", set_agent_addr },
+		{ "agent-port", set_agent_port },
+		{ "agent-send", set_agent_send },
+		{ "check-addr", set_check_addr },
+		{ "check-port", set_check_port },
+		{ "fqdn", set_fqdn },
+		{ "ssl", set_ssl },
 	};
 	struct server *s = cmd_find_server(c, cmd_arg(c, 0), NULL);
 	const char *word = cmd_arg(c, 1);
@@ -109,7 +244,8 @@ int cmd_set_server(struct cmd *c)
 			return 0;
 		}
 	}
-	cmd_say(c, "usage: set server <backend>/<server> addr | health | state | weight");
+	cmd_say(c, "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | "
+		   "agent-send | check-addr | check-port | fqdn | health | ssl | state | weight");
 	return 0;
 }
 
@@ -174,22 +310,95 @@ int cmd_disable_health(struct cmd *c)
 	return set_health_checks(c, false);
 }
 
+static int set_agent_checks(struct cmd *c, bool on)
+{
+	struct server *s = cmd_find_server(c, cmd_arg(c, 0), NULL);
+
+	if (!s)
+		return 0;
+	if (on && (!s->conf || !s->conf->has_agent))
+		cmd_say(c, "Agent was not configured on this server, cannot enable.");
+	else
+		health_agent_set_enabled(c->ctl->health, s, on);
+	return 0;
+}
+
+int cmd_enable_agent(struct cmd *c)
+{
+	return set_agent_checks(c, true);
+}
+
+int cmd_disable_agent(struct cmd *c)
+{
+	return set_agent_checks(c, false);
+}
+
 /* --- frontends and limits ---------------------------------------------------------------------------- */
 
-static int pause_frontend(struct cmd *c, bool pause)
+static struct conf_proxy *find_frontend(struct cmd *c)
 {
 	const char *name = cmd_arg(c, 0);
 	struct conf_proxy *px = NULL;
 
 	if (name)
 		px = conf_find_proxy(c->ctl->current->conf, str_from_cstr(name), CONF_CAP_FRONTEND);
-	if (!px) {
+	if (!px)
 		cmd_say(c, name ? "No such frontend." : "A frontend name is expected.");
+	return px;
+}
+
+static void tell_pause(struct ctl *ctl, const struct conf_proxy *px, bool pause)
+{
+	for (unsigned i = 0; i < ctl->n_workers; i++)
+		worker_pause_frontend(ctl->workers[i], str_from_cstr(px->name), pause);
+}
+
+static int pause_frontend(struct cmd *c, bool pause)
+{
+	struct conf_proxy *px = find_frontend(c);
+	struct lb_backend *be = px ? c->ctl->current->backends[px->index] : NULL;
+
+	if (!px)
+		return 0;
+	if (be->is_fe_shut) {
+		cmd_say(c, "Frontend was previously shut down, cannot %s.",
+			pause ? "disable" : "enable");
 		return 0;
 	}
-	c->ctl->current->backends[px->index]->is_fe_paused = pause;
-	for (unsigned i = 0; i < c->ctl->n_workers; i++)
-		worker_pause_frontend(c->ctl->workers[i], str_from_cstr(px->name), pause);
+	be->is_fe_paused = pause;
+	tell_pause(c->ctl, px, pause);
+	return 0;
+}
+
+/* Every worker has left the listeners. */
+static void shut_frontend(void *arg)
+{
+	struct ctl *ctl = arg;
+	struct proxy_snapshot *snap = ctl->current;
+
+	for (unsigned i = 0; snap && i < snap->n_binds; i++) {
+		const struct conf_proxy *px = snap->binds[i].conf->proxy;
+
+		if (snap->backends[px->index]->is_fe_shut)
+			listen_shut(snap->binds[i].socket);
+	}
+	worker_link_sockets(ctl);
+}
+
+int cmd_shutdown_frontend(struct cmd *c)
+{
+	struct conf_proxy *px = find_frontend(c);
+	struct lb_backend *be = px ? c->ctl->current->backends[px->index] : NULL;
+
+	if (!px)
+		return 0;
+	if (be->is_fe_shut) {
+		cmd_say(c, "Frontend was already shut down.");
+		return 0;
+	}
+	be->is_fe_shut = true;
+	tell_pause(c->ctl, px, true);
+	quiesce_after(&c->ctl->registry, shut_frontend, c->ctl);
 	return 0;
 }
 
@@ -223,41 +432,32 @@ int cmd_set_maxconn_server(struct cmd *c)
 	return 0;
 }
 
+int cmd_set_maxconn_frontend(struct cmd *c)
+{
+	struct conf_proxy *px = find_frontend(c);
+	uint64_t n;
+
+	if (!px || !arg_number(c, cmd_arg(c, 1), &n))
+		return 0;
+	atomic_store(&c->ctl->current->backends[px->index]->fe_maxconn, (uint32_t)n);
+	/* Who waits at the old limit looks again. */
+	for (unsigned i = 0; i < c->ctl->n_workers; i++)
+		worker_resume(c->ctl->workers[i]);
+	return 0;
+}
+
 int cmd_set_maxconn_global(struct cmd *c)
 {
 	uint64_t n;
 
 	if (arg_number(c, cmd_arg(c, 0), &n))
 		atomic_store(&c->ctl->shared.maxconn, (uint32_t)n);
-	return 0;
-}
-
-/* --- sessions ------------------------------------------------------------------------------------------ */
-
-int cmd_shutdown_session(struct cmd *c)
-{
-	const char *text = cmd_arg(c, 0);
-	char *end;
-	uint64_t id = text ? strtoull(text, &end, 16) : 0;
-
-	if (!id) {
-		cmd_say(c, "Session pointer expected (use 'show sess').");
-		return 0;
-	}
 	for (unsigned i = 0; i < c->ctl->n_workers; i++)
-		if (worker_kill_stream(c->ctl->workers[i], id) != 0)
-			cmd_say(c, "Out of memory.");
+		worker_resume(c->ctl->workers[i]);
 	return 0;
 }
 
-int cmd_shutdown_sessions_server(struct cmd *c)
-{
-	struct server *s = cmd_find_server(c, cmd_arg(c, 0), NULL);
-
-	for (unsigned i = 0; s && i < c->ctl->n_workers; i++)
-		worker_shutdown_server(c->ctl->workers[i], s, 'K');
-	return 0;
-}
+/* --- reload ------------------------------------------------------------------------------------------- */
 
 int cmd_reload(struct cmd *c)
 {

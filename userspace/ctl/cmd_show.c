@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "ctl/cmd.h"
 #include "ctl/cmd_rows.h"
+#include "ctl/dns.h"
 #include "ctl/metrics.h"
 #include "ctl/version.h"
 
@@ -97,6 +98,9 @@ int cmd_show_activity(struct cmd *c)
 			(unsigned long long)w->requests, (unsigned long long)w->accept_errors,
 			(unsigned long long)w->accept_paused);
 	}
+	fprintf(c->out, "refused_patterns: %" PRIu64 "\n", ctl->n_bad_patterns);
+	fprintf(c->out, "bans: %" PRIu64 "\nbans_lost: %" PRIu64 "\n", ctl->n_bans,
+		ctl->n_bans_failed + atomic_load(&ctl->shared.bans_lost));
 	return 0;
 }
 
@@ -115,10 +119,21 @@ static unsigned check_result(const struct server *s, const struct conf_server *c
 		       : 2;
 }
 
-static void show_server_state(FILE *out, const struct conf_proxy *px, const struct conf_server *cs,
-			      const struct server *s)
+static void place_ip(const struct check_place *p, char out[ADDR_TEXT_MAX])
 {
-	char ip[ADDR_TEXT_MAX] = "-";
+	snprintf(out, ADDR_TEXT_MAX, "-");
+	if (p->addr.sa.sa_family != AF_UNSPEC)
+		addr_format_ip(&p->addr, out, ADDR_TEXT_MAX);
+}
+
+static void show_server_state(struct cmd *c, const struct conf_proxy *px,
+			      const struct conf_server *cs, const struct server *s)
+{
+	struct check_place check = health_get_place(c->ctl->health, s, false),
+			   agent = health_get_place(c->ctl->health, s, true);
+	char ip[ADDR_TEXT_MAX] = "-", check_ip[ADDR_TEXT_MAX], agent_ip[ADDR_TEXT_MAX];
+	const char *fqdn = dns_fqdn_of(s), *srv = dns_srv_of(s);
+	char host[256];
 	uint64_t changed = s->check.last_change_s;
 	/* In maintenance a server does not serve, whatever state it will come back with. */
 	unsigned op = atomic_load(&s->admin) & SERVER_MAINT_MASK ? SERVER_STOPPED
@@ -126,22 +141,30 @@ static void show_server_state(FILE *out, const struct conf_proxy *px, const stru
 	unsigned check_state = cs->has_check ? 2u | (s->check.is_enabled ? 4u : 0) |
 						       (s->check.is_running ? 1u : 0)
 					     : 0;
+	unsigned agent_state = cs->has_agent ? 0x12u | (s->agent.is_enabled ? 4u : 0) |
+						       (s->agent.is_running ? 1u : 0)
+					     : 0;
 
+	place_ip(&check, check_ip);
+	place_ip(&agent, agent_ip);
+	snprintf(host, sizeof(host), STR_FMT, STR_ARG(str_sub(cs->ep.host, 0, 255)));
+	if (!fqdn && !srv && cs->ep.kind == ENDPOINT_NAME)
+		fqdn = host;
 	if (s->addr.sa.sa_family)
 		addr_format_ip(&s->addr, ip, sizeof(ip));
-	fprintf(out,
-		"%u %s %u %s %s %u %u %u %u %" PRIu64 " %u %u %u %u %u 0 0 %s %u - %d %u - - 0\n",
+	fprintf(c->out,
+		"%u %s %u %s %s %u %u %u %u %" PRIu64 " %u %u %u %u %u 0 0 %s %u %s %d %u %s %s "
+		"%u\n",
 		px->id, px->name, s->id, s->name, ip, op, atomic_load(&s->admin),
 		atomic_load(&s->uweight), atomic_load(&s->iweight),
 		changed ? (uint64_t)time(NULL) - changed : 0, s->check.status, check_result(s, cs),
-		s->check.health, check_state, cs->has_agent ? 0x12u : 0,
-		cs->ep.kind == ENDPOINT_NAME ? cs->text : "-", addr_port(&s->addr),
-		cs->is_ssl ? 1 : 0, cs->check_port);
+		s->check.health, check_state, agent_state, fqdn ? fqdn : "-", addr_port(&s->addr),
+		srv ? srv : "-", cs->is_ssl ? 1 : 0, check.port, check_ip, agent_ip, agent.port);
 }
 
 /* Both forms walk the same servers; NULL `name`: all backends. */
 static int each_server(struct cmd *c, const char *name,
-		       void (*fn)(FILE *out, const struct conf_proxy *px,
+		       void (*fn)(struct cmd *c, const struct conf_proxy *px,
 				  const struct conf_server *cs, const struct server *s))
 {
 	bool found = !name;
@@ -156,11 +179,18 @@ static int each_server(struct cmd *c, const char *name,
 		list_for_each(l, &px->servers) {
 			const struct conf_server *cs = list_entry(l, struct conf_server, link);
 
-			fn(c->out, px, cs,
+			fn(c, px, cs,
 			   c->ctl->current->backends[px->index]->servers[cs->pos_in_backend]);
 		}
 	}
 	return found ? 0 : -1;
+}
+
+int cmd_show_resolvers(struct cmd *c)
+{
+	if (!dns_show(c->ctl->dns, cmd_arg(c, 0), c->out))
+		cmd_say(c, "Can't find resolvers section");
+	return 0;
 }
 
 int cmd_show_servers_state(struct cmd *c)
@@ -184,14 +214,14 @@ int cmd_show_servers_state(struct cmd *c)
 	return 0;
 }
 
-static void show_server_conn(FILE *out, const struct conf_proxy *px, const struct conf_server *cs,
-			     const struct server *s)
+static void show_server_conn(struct cmd *c, const struct conf_proxy *px,
+			     const struct conf_server *cs, const struct server *s)
 {
 	char ip[ADDR_TEXT_MAX] = "-";
 
 	if (s->addr.sa.sa_family)
 		addr_format_ip(&s->addr, ip, sizeof(ip));
-	fprintf(out, "%s/%s %u/%u %s %u - %u %u\n", px->name, s->name, px->id, s->id, ip,
+	fprintf(c->out, "%s/%s %u/%u %s %u - %u %u\n", px->name, s->name, px->id, s->id, ip,
 		addr_port(&s->addr), atomic_load(&s->cur), atomic_load(&s->max_cur));
 }
 

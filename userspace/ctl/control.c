@@ -7,72 +7,49 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "ctl/ctl_priv.h"
+#include "ctl/dns.h"
 #include "ctl/findings.h"
+#include "ctl/master.h"
+#include "ctl/server_state.h"
 #include "ctl/version.h"
 #include "ctl/web.h"
 
-/* --- signals ------------------------------------------------------------------------------------- */
-
-static void control_signal(struct ctl *ctl, int signo)
-{
-	switch (signo) {
-	case SIGTERM:
-	case SIGINT:
-		ctl_hard_stop(ctl);
-		break;
-	case SIGUSR1:
-		ctl_soft_stop(ctl);
-		break;
-	case SIGUSR2:
-	case SIGHUP:
-		/* What came of it is in the log. */
-		if (ctl_reload(ctl, NULL) != 0)
-			break;
-		break;
-	}
-}
-
-static void control_on_signal(struct ev_fd *ev, uint32_t events)
-{
-	struct ctl *ctl = container_of(ev, struct ctl, signals);
-	struct signalfd_siginfo si;
-
-	while (read(ev->fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
-		control_signal(ctl, (int)si.ssi_signo);
-}
-
-static int start_signals(struct ctl *ctl, struct err *err)
-{
-	sigset_t set;
-	int fd, rc;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGUSR1);
-	sigaddset(&set, SIGUSR2);
-	sigaddset(&set, SIGHUP);
-	/* Before any other thread exists, so that all inherit it. */
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-	if (fd < 0)
-		return err_set(err, -errno, "cannot watch signals: %m");
-	ctl->signals.on_event = control_on_signal;
-	rc = loop_add_fd(ctl->loop, &ctl->signals, fd, LOOP_LEVEL);
-	if (rc != 0) {
-		close(fd);
-		return err_set(err, rc, "cannot watch signals");
-	}
-	return 0;
-}
+#define TICKET_KEY_NS (3600 * 1000000000ull) /* how long a session ticket key encrypts */
 
 /* --- the second hand ------------------------------------------------------------------------------- */
+
+/* A ticket that was given just before stays good for as long as sessions are kept. */
+static void control_rotate_tickets(struct ctl *ctl)
+{
+	uint64_t life = ctl->current->conf->global.ssl_lifetime;
+	void *old;
+	int rc = cert_store_rotate_tickets(ctl->current->certs, loop_now(ctl->loop),
+					   life > TICKET_KEY_NS ? life : TICKET_KEY_NS, &old);
+
+	if (rc)
+		log_msg(LOG_LVL_WARNING, "cannot make a new session ticket key: %s", strerror(-rc));
+	if (old)
+		quiesce_after(&ctl->registry, ticket_keys_free, old);
+}
+
+/* Slices of well below a millisecond, so that checks and runtime API go on between them. */
+#define DP_WORK_PAUSE_NS 4000000ull
+
+static void control_dp_work(struct timer *t)
+{
+	struct ctl *ctl = container_of(t, struct ctl, dp_work);
+
+	if (!ctl_has_datapath(ctl))
+		return;
+	if (dp_work(ctl->dp))
+		timer_start(ctl->loop, &ctl->dp_work, DP_WORK_PAUSE_NS);
+	else if (dp_has_released(ctl->dp) && ctl->is_dp_sync_wanted)
+		loop_defer(ctl->loop, &ctl->dp_sync);
+}
 
 static void control_tick(struct timer *t)
 {
@@ -80,10 +57,17 @@ static void control_tick(struct timer *t)
 
 	metrics_tick(ctl->metrics);
 	stick_registry_tick(&ctl->stick, loop_now(ctl->loop) / 1000000);
+	lb_registry_tick(&ctl->registry, loop_now(ctl->loop));
 	health_tick(ctl->health);
+	dns_tick(ctl->dns);
 	lb_rebuild_stale(&ctl->registry);
-	if (ctl->dp)
+	control_rotate_tickets(ctl);
+	notify_alive(ctl);
+	if (ctl_has_datapath(ctl)) {
 		dp_tick(ctl->dp);
+		if (!timer_is_running(&ctl->dp_work))
+			control_dp_work(&ctl->dp_work);
+	}
 	timer_start(ctl->loop, &ctl->tick, 1000000000ull);
 }
 
@@ -92,17 +76,34 @@ static void control_sync_datapath(struct deferred *d)
 	struct ctl *ctl = container_of(d, struct ctl, dp_sync);
 	struct err err;
 
-	if (!ctl->dp || !ctl->current)
+	if (!ctl_has_datapath(ctl) || !ctl->current)
 		return;
-	if (dp_sync(ctl->dp, ctl->current->conf, ctl->current->backends, &err) != 0)
+	ctl->is_dp_sync_wanted = dp_sync(ctl->dp, ctl->current->conf, ctl->current->backends,
+					 &err) != 0;
+	if (ctl->is_dp_sync_wanted)
 		log_msg(LOG_LVL_ERR, "kernel tables: %s", err.text);
+}
+
+static void control_read_netlink(struct timer *t)
+{
+	struct ctl *ctl = container_of(t, struct ctl, netlink_again);
+	uint64_t wait_ns = dp_netlink_read(ctl->dp);
+
+	if (wait_ns)
+		timer_start(ctl->loop, t, wait_ns);
 }
 
 static void control_on_netlink(struct ev_fd *ev, uint32_t events)
 {
-	struct ctl *ctl = container_of(ev, struct ctl, netlink);
+	control_read_netlink(&container_of(ev, struct ctl, netlink)->netlink_again);
+}
 
-	dp_netlink_read(ctl->dp);
+static void control_probe(struct timer *t)
+{
+	struct ctl *ctl = container_of(t, struct ctl, dp_probe);
+	uint64_t wait_ns = ctl_has_datapath(ctl) ? dp_probe(ctl->dp) : 1000000000ull;
+
+	timer_start(ctl->loop, t, wait_ns);
 }
 
 /* lb/ has rebuilt its table and woken who waits; the kernel tier follows. */
@@ -136,6 +137,7 @@ void ctl_soft_stop(struct ctl *ctl)
 	if (ctl->phase != CTL_RUNNING)
 		return;
 	ctl->phase = CTL_STOPPING;
+	notify_send(ctl, "STOPPING=1\nSTATUS=Waiting for open connections.\n");
 	atomic_store(&ctl->shared.is_stopping, true);
 	log_msg(LOG_LVL_NOTICE, "stopping: no new connections, waiting for the open ones");
 	if (ctl->current->conf->global.hard_stop_after)
@@ -202,6 +204,8 @@ static int start_workers(struct ctl *ctl, struct err *err)
 {
 	const struct conf_global *g = &ctl->current->conf->global;
 
+	if (ctl->dp)
+		dp_source_view(ctl->dp, &ctl->shared.sources);
 	ctl->workers = mem_zalloc(ctl->n_workers * sizeof(*ctl->workers));
 	if (!ctl->workers)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -216,6 +220,9 @@ static int start_workers(struct ctl *ctl, struct err *err)
 			.control = &ctl->mailbox,
 			.on_snapshot_done = control_snapshot_done,
 			.on_service = web_ask,
+			.on_pattern = ctl_edit_pattern,
+			.on_ban = ctl_ban,
+			.on_observed = health_on_observed,
 			.owner = ctl,
 		};
 		int rc = worker_start(&o, &ctl->workers[i]);
@@ -234,7 +241,7 @@ static int start_loop(struct ctl *ctl, struct err *err)
 		rc = mailbox_open(&ctl->mailbox, ctl->loop);
 	if (rc != 0)
 		return err_set(err, rc, "cannot make the event loop: %s", strerror(-rc));
-	return start_signals(ctl, err);
+	return ctl_watch_signals(ctl, err);
 }
 
 static int start_services(struct ctl *ctl, struct err *err)
@@ -247,12 +254,19 @@ static int start_services(struct ctl *ctl, struct err *err)
 		rc = health_configure(ctl->health, ctl->current);
 	if (rc != 0)
 		return err_set(err, rc, "cannot start the health checks: %s", strerror(-rc));
+	rc = dns_create(ctl, &ctl->dns);
+	if (rc != 0)
+		return err_set(err, rc, "cannot start name resolution: %s", strerror(-rc));
+	rc = dns_configure(ctl->dns, ctl->current, err);
+	if (rc != 0)
+		return rc;
 	if (ctl->dp && dp_has_kernel_tier(ctl->dp)) {
 		ctl->netlink.on_event = control_on_netlink;
 		rc = loop_add_fd(ctl->loop, &ctl->netlink, dp_netlink_fd(ctl->dp), LOOP_LEVEL);
 		if (rc != 0)
 			return err_set(err, rc, "cannot watch neighbours: %s", strerror(-rc));
 		loop_defer(ctl->loop, &ctl->dp_sync);
+		control_probe(&ctl->dp_probe);
 	}
 	timer_start(ctl->loop, &ctl->tick, 1000000000ull);
 	return 0;
@@ -276,39 +290,16 @@ static int start_snapshot(struct ctl *ctl, struct conf *conf, struct err *err)
 	return rc != 0 ? rc : ctl_publish(ctl, snap, err);
 }
 
-/* Servers of L4 services that the process before us took for dead stay so until a check passes. */
-static void start_adopted_states(struct ctl *ctl)
-{
-	struct list *p, *l;
-
-	if (!ctl->dp || !dp_is_adopted(ctl->dp))
-		return;
-	list_for_each(p, &ctl->current->conf->proxies) {
-		const struct conf_proxy *px = list_entry(p, struct conf_proxy, link);
-
-		if (px->mode != CONF_MODE_L4)
-			continue;
-		list_for_each(l, &px->servers) {
-			const struct conf_server *cs = list_entry(l, struct conf_server, link);
-			struct server *s =
-				ctl->current->backends[px->index]->servers[cs->pos_in_backend];
-
-			if (!cs->has_check || !dp_was_down(ctl->dp, &s->addr))
-				continue;
-			s->check.health = 0;
-			server_set_op(&ctl->registry, s, SERVER_STOPPED);
-		}
-	}
-}
-
 static void control_log_identity(struct ctl *ctl, const struct conf_global *g)
 {
 	char host[256] = "";
 
-	if (!g->log_send_hostname && gethostname(host, sizeof(host) - 1) != 0)
+	/* log-send-hostname without a name: the system's. */
+	if (g->log_send_hostname && !*g->log_send_hostname &&
+	    gethostname(host, sizeof(host) - 1) != 0)
 		host[0] = '\0';
 	log_set_identity(str_from_cstr(g->log_tag ? g->log_tag : "headgated"), (int)getpid(),
-			 str_from_cstr(g->log_send_hostname ? g->log_send_hostname : host));
+			 str_from_cstr(*host ? host : g->log_send_hostname));
 	if (log_set_global_targets(g->logs.targets, g->logs.n) != 0)
 		log_msg(LOG_LVL_ERR, "out of memory: log targets stay as they were");
 }
@@ -316,6 +307,12 @@ static void control_log_identity(struct ctl *ctl, const struct conf_global *g)
 void ctl_apply_log_settings(struct ctl *ctl)
 {
 	control_log_identity(ctl, &ctl->current->conf->global);
+}
+
+static void drop_server_states(struct ctl *ctl)
+{
+	server_states_free(ctl->server_states);
+	ctl->server_states = NULL;
 }
 
 /*
@@ -331,6 +328,8 @@ static int control_start(struct ctl *ctl, struct conf *conf, struct err *err)
 	net_tls_global_init();
 	rc = start_limits(ctl, conf, err);
 	if (rc == 0)
+		rc = start_take_over(ctl, err);
+	if (rc == 0)
 		rc = start_datapath(ctl, conf, err);
 	if (rc != 0) {
 		conf_free(conf);
@@ -340,6 +339,9 @@ static int control_start(struct ctl *ctl, struct conf *conf, struct err *err)
 	if (rc != 0)
 		return rc;
 	start_adopted_states(ctl);
+	if (ctl->server_states)
+		server_states_apply(ctl->server_states, &ctl->registry, ctl->current);
+	drop_server_states(ctl);
 	/* Tables before the program that reads them: the first packet finds its service. */
 	if (ctl->dp && (rc = dp_sync(ctl->dp, conf, ctl->current->backends, err)) != 0)
 		return rc;
@@ -348,6 +350,8 @@ static int control_start(struct ctl *ctl, struct conf *conf, struct err *err)
 		return rc;
 	if ((rc = admin_create(ctl, &ctl->admin)) != 0 || (rc = web_create(ctl, &ctl->web)) != 0)
 		return err_set(err, rc, "cannot make the runtime API: %s", strerror(-rc));
+	if (ctl->inherited_link >= 0 && (rc = worker_link_open(ctl, ctl->inherited_link)) != 0)
+		return err_set(err, rc, "cannot listen to the master: %s", strerror(-rc));
 	if ((rc = admin_configure(ctl->admin, conf, err)) != 0 ||
 	    (rc = start_identity(ctl, conf, err)) != 0)
 		return rc;
@@ -374,9 +378,15 @@ static void control_shutdown(struct ctl *ctl, bool is_failed_start)
 {
 	if (ctl->loop) {
 		timer_stop(ctl->loop, &ctl->tick);
+		timer_stop(ctl->loop, &ctl->netlink_again);
 		timer_stop(ctl->loop, &ctl->hard_stop);
+		timer_stop(ctl->loop, &ctl->dp_work);
+		timer_stop(ctl->loop, &ctl->dp_probe);
 		loop_undefer(&ctl->dp_sync);
 	}
+	ctl_drop_cert_change(ctl);
+	drop_server_states(ctl);
+	dns_destroy(ctl->dns);
 	health_destroy(ctl->health);
 	web_stop(ctl->web);
 	for (unsigned i = 0; ctl->workers && i < ctl->n_workers; i++)
@@ -386,6 +396,7 @@ static void control_shutdown(struct ctl *ctl, bool is_failed_start)
 	ctl->workers = NULL;
 	if (ctl->mailbox.loop)
 		mailbox_close(&ctl->mailbox); /* delivers "done with generation" and answers */
+	worker_link_close(ctl);
 	admin_destroy(ctl->admin);
 	web_destroy(ctl->web);
 	metrics_destroy(ctl->metrics);
@@ -406,6 +417,7 @@ static void control_shutdown(struct ctl *ctl, bool is_failed_start)
 		}
 	}
 	stop_datapath(ctl, is_failed_start);
+	start_end_take_over(ctl);
 	log_thread_leave();
 	log_writer_stop();
 	loop_destroy(ctl->loop);
@@ -428,6 +440,9 @@ static int control_load(struct ctl *ctl, struct conf **ret_conf)
 	rc = findings_load(ctl->opts, &f, ret_conf);
 	fclose(out);
 	fputs(text, stderr);
+	ctl->server_states = f.states;
+	if (rc != 0)
+		drop_server_states(ctl);
 	if (rc == 0)
 		ctl->startup_log = mem_strdup(str_from_cstr(text));
 	free(text); /* lint: libc memory, open_memstream's */
@@ -452,6 +467,7 @@ static int control_run(struct ctl *ctl, struct conf *conf)
 	log_msg(LOG_LVL_NOTICE, "Headgate %s started: %u worker%s", HG_VERSION, ctl->n_workers,
 		ctl->n_workers == 1 ? "" : "s");
 	start_ready(ctl);
+	worker_link_sockets(ctl);
 	rc = loop_run(ctl->loop);
 	if (rc != 0)
 		log_msg(LOG_LVL_CRIT, "event loop of the control thread: %s", strerror(-rc));
@@ -464,24 +480,44 @@ static void control_init(struct ctl *ctl, const struct ctl_options *o)
 {
 	struct timespec began;
 
-	*ctl = (struct ctl){ .opts = o, .ready_fd = -1, .signals.fd = -1, .netlink.fd = -1 };
+	net_tls_memory_init();
+	*ctl = (struct ctl){ .opts = o,
+			     .ready_fd = -1,
+			     .notify_fd = notify_open(),
+			     .signals.fd = -1,
+			     .netlink.fd = -1,
+			     .master_link.fd = -1,
+			     .inherited_link = -1 };
 	clock_gettime(CLOCK_REALTIME, &began);
 	ctl->start_wall_ns = (uint64_t)began.tv_sec * 1000000000ull + (uint64_t)began.tv_nsec;
+	ctl->shared.start_wall_ns = ctl->start_wall_ns;
 	list_init(&ctl->listen_sockets);
+	list_init(&ctl->bind_stats);
 	stick_registry_init(&ctl->stick);
 	timer_init(&ctl->tick, control_tick);
+	timer_init(&ctl->netlink_again, control_read_netlink);
 	timer_init(&ctl->hard_stop, control_hard_stop_expired);
+	timer_init(&ctl->dp_work, control_dp_work);
+	timer_init(&ctl->dp_probe, control_probe);
 	deferred_init(&ctl->dp_sync, control_sync_datapath);
+	deferred_init(&ctl->pattern_sync, ctl_sync_patterns);
 }
 
-int ctl_run_worker(const struct ctl_options *o, struct list *sockets, int ready_fd)
+int ctl_run_worker(const struct ctl_options *o, struct list *sockets, int ready_fd, int link,
+		   struct take_over *t)
 {
 	struct ctl ctl;
+	struct list *l;
 	struct conf *conf;
 
 	control_init(&ctl, o);
 	ctl.is_worker = true;
 	ctl.ready_fd = ready_fd;
+	ctl.take_over = t;
+	ctl.inherited_link = link;
+	/* Held until we run, as what another process gives; what we do not use then is the master's alone. */
+	list_for_each(l, sockets)
+		list_entry(l, struct listen_socket, link)->is_received = true;
 	list_splice_back(&ctl.listen_sockets, sockets);
 	if (control_load(&ctl, &conf) != 0)
 		return 1;
@@ -490,10 +526,12 @@ int ctl_run_worker(const struct ctl_options *o, struct list *sockets, int ready_
 
 int ctl_run(const struct ctl_options *o)
 {
+	struct take_over from = { .fd = -1 };
 	struct ctl ctl;
 	struct conf *conf;
 
 	control_init(&ctl, o);
+	ctl.take_over = o->take_over ? &from : NULL;
 	if (o->directory && chdir(o->directory) != 0) {
 		fprintf(stderr, "headgated: cannot change to %s: %m\n", o->directory);
 		return 1;
@@ -505,8 +543,11 @@ int ctl_run(const struct ctl_options *o)
 		conf_free(conf);
 		return 2;
 	}
+	if (o->master_socket && !o->is_master && !conf->global.is_master_worker)
+		fputs("headgated: warning: -S has an effect with -W only\n", stderr);
 	if (o->is_master || (conf->global.is_master_worker && !o->is_foreground)) {
 		mem_free(ctl.startup_log);
+		drop_server_states(&ctl);
 		return master_run(o, conf, control_count_workers(&conf->global));
 	}
 	return control_run(&ctl, conf);
@@ -526,7 +567,10 @@ int ctl_check(const struct ctl_options *o)
 	if (findings_load(o, &f, &conf) != 0)
 		return 1;
 	has_listener = conf->has_listener;
+	server_states_free(f.states);
 	rc = ctl_check_tls(conf);
+	if (o->explain)
+		conf_explain(conf, o->explain == CTL_EXPLAIN_JSON, stdout);
 	conf_free(conf);
 	if (rc != 0)
 		return 1;

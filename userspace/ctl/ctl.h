@@ -21,6 +21,7 @@ struct ctl_options {
 	bool is_daemon, is_foreground; /* -D, -d */
 	bool is_master, is_master_notify; /* -W, -Ws */
 	bool is_verbose, is_quiet; /* -V, -q */
+	enum { CTL_EXPLAIN_NONE, CTL_EXPLAIN_TEXT, CTL_EXPLAIN_JSON } explain; /* with check */
 	bool warnings_are_errors; /* -dW */
 	const char *pidfile; /* -p */
 	const char *directory; /* -C */

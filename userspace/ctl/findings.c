@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "ctl/resolve.h"
+#include "ctl/server_state.h"
 
 void findings_report(void *ctx, enum conf_severity sev, const struct conf_pos *pos,
 		     const char *text)
@@ -44,7 +45,13 @@ int findings_load(const struct ctl_options *o, struct findings *f, struct conf *
 	if (rc == -ENOMEM)
 		findings_report(f, CONF_ERROR, NULL,
 				"out of memory while reading the configuration");
-	if (rc == 0 && resolve_servers(*ret_conf, findings_report, f) != 0) {
+	if (rc == 0 && !f->running &&
+	    server_states_load(*ret_conf, findings_report, f, &f->states) != 0) {
+		findings_report(f, CONF_ERROR, NULL, "out of memory while reading server states");
+		conf_free(*ret_conf);
+		rc = -ENOMEM;
+	}
+	if (rc == 0 && resolve_servers(*ret_conf, f->running, f->states, findings_report, f) != 0) {
 		conf_free(*ret_conf);
 		rc = -EINVAL;
 	}

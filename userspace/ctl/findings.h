@@ -9,9 +9,14 @@
 #include "conf/conf.h"
 #include "ctl/ctl.h"
 
+struct lb_registry;
+struct server_states;
+
 struct findings {
 	FILE *out; /* NULL: counted only */
 	bool is_quiet; /* errors only */
+	const struct lb_registry *running; /* whose servers may keep their addresses; NULL: none */
+	struct server_states *states; /* read when nothing runs yet; the caller's to free */
 	unsigned n_errors, n_warnings;
 };
 

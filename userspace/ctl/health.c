@@ -147,23 +147,15 @@ static bool fill_target(const struct watch *w, struct check_target *t)
 {
 	const struct conf_server *cs = watch_conf(w);
 	const struct conf_proxy *px = w->hb->px;
-	bool is_elsewhere = cs->has_check_addr || cs->check_port;
+	const struct check_place *at = &w->check_at.now;
+	bool has_addr = at->addr.sa.sa_family != AF_UNSPEC, is_elsewhere = has_addr || at->port;
 
 	memset(t, 0, sizeof(*t));
-	server_get_addr(w->srv, &t->to);
-	if (cs->has_check_addr) {
-		uint16_t port = addr_port(&t->to);
-
-		t->to = cs->check_ep.addr;
-		addr_set_port(&t->to, port);
-	} else if (cs->ep.kind == ENDPOINT_UNIX || cs->ep.kind == ENDPOINT_ABNS) {
+	if (!has_addr && (cs->ep.kind == ENDPOINT_UNIX || cs->ep.kind == ENDPOINT_ABNS))
 		snprintf(t->unix_path, sizeof(t->unix_path), "%s" STR_FMT,
 			 cs->ep.kind == ENDPOINT_ABNS ? "@" : "", STR_ARG(cs->ep.path));
-	} else if (t->to.sa.sa_family == AF_UNSPEC) {
+	else if (!watch_place_addr(w, at, &t->to))
 		return false;
-	}
-	if (cs->check_port)
-		addr_set_port(&t->to, cs->check_port);
 	/* usesrc client: a check has no client. */
 	if (px->source.sa.sa_family != AF_UNSPEC && !px->source_client)
 		t->from = &px->source;
@@ -171,13 +163,41 @@ static bool fill_target(const struct watch *w, struct check_target *t)
 	t->tls = w->h->snap->tls[px->index] ? w->h->snap->tls[px->index][cs->pos_in_backend] : NULL;
 	/* TLS and PROXY headers are the traffic's; another port need not speak them (check-ssl says so). */
 	t->is_tls = t->tls && (cs->check_ssl || (cs->is_ssl && !is_elsewhere));
+	t->has_h2 = cs->tls.alpn_len && memmem(cs->tls.alpn, cs->tls.alpn_len, "\2h2", 3);
 	t->sni = cs->check_sni;
+	t->alpn = cs->check_alpn;
+	t->conf = cs;
 	if (cs->check_send_proxy || (cs->send_proxy && !is_elsewhere))
 		t->proxy_version = cs->send_proxy == 2 ? 2 : 1;
 	t->is_404_stopping = px->check.disable_on_404 && atomic_load(&w->srv->op) != SERVER_STOPPED;
 	if (w->prog->sends_state)
 		fill_state(w, t->state, sizeof(t->state));
 	return true;
+}
+
+/* `via tunnel`: to the first service address of the server's family. */
+static int fill_tunnel(const struct watch *w, struct check_target *t, struct err *err)
+{
+	static const uint8_t methods[] = { [FORWARD_IPIP] = HG_MODE_IPIP,
+					   [FORWARD_GUE] = HG_MODE_GUE,
+					   [FORWARD_L2] = HG_MODE_L2 };
+	const struct conf_proxy *px = w->hb->px;
+	struct dp *dp = w->h->ctl->dp;
+	struct list *l;
+
+	if (!watch_conf(w)->check_via_tunnel)
+		return 0;
+	if (!dp || !dp_has_kernel_tier(dp))
+		return err_set(err, -ENODEV,
+			       "'via tunnel' needs the kernel tier ('xdp interface')");
+	list_for_each(l, &px->binds) {
+		const struct conf_bind *b = list_entry(l, struct conf_bind, link);
+
+		if (b->ep.addr.sa.sa_family == t->to.sa.sa_family)
+			return dp_check_mark(dp, &t->to, &b->ep.addr, methods[px->forward],
+					     &t->mark, err);
+	}
+	return err_set(err, -EAFNOSUPPORT, "no service address of the server's family");
 }
 
 static void watch_postpone(struct watch *w, const char *why)
@@ -207,6 +227,7 @@ static void watch_check(struct watch *w)
 {
 	struct health *h = w->h;
 	struct check_run *r;
+	struct err err;
 	int rc;
 
 	if (!watch_is_checkable(w))
@@ -217,6 +238,10 @@ static void watch_check(struct watch *w)
 	if (!fill_target(w, &r->target)) {
 		pool_put(&h->runs, r);
 		return watch_rearm(w);
+	}
+	if (fill_tunnel(w, &r->target, &err) != 0) {
+		pool_put(&h->runs, r);
+		return watch_postpone(w, err.text);
 	}
 	r->prog = w->prog;
 	r->nw = &h->nw;
@@ -263,19 +288,24 @@ static struct watch *watch_new(struct health *h, struct server *s)
 	list_init(&w->trackers);
 	list_init(&w->track_link);
 	list_init(&w->warming);
+	list_init(&w->observe_link);
 	timer_init(&w->timer, watch_on_timer);
+	timer_init(&w->agent_timer, health_agent_on_timer);
 	return w;
 }
 
 static void watch_free(struct watch *w)
 {
 	watch_stop(w);
+	health_agent_stop(w);
 	list_del(&w->link);
 	list_del(&w->pending);
 	list_del(&w->track_link);
 	list_del(&w->warming);
+	list_del(&w->observe_link);
 	/* Those behind may follow in this very walk: they must not point here. */
 	list_del(&w->trackers);
+	health_place_forget(w);
 	mem_free(w);
 }
 
@@ -414,6 +444,11 @@ static void watch_apply_conf(struct watch *w, struct health_backend *hb)
 	w->downinter = cs->downinter;
 	if (!watch_is_checkable(w))
 		watch_stop(w);
+	health_place_configure(w);
+	health_agent_configure(w);
+	list_del(&w->observe_link);
+	if (cs->observe != OBSERVE_NONE)
+		list_push_back(&w->h->observers, &w->observe_link);
 	list_del(&w->track_link);
 	w->tracked = NULL;
 	if (!cs->has_check)
@@ -540,6 +575,7 @@ int health_create(struct ctl *ctl, struct health **ret_health)
 	list_init(&h->watches);
 	list_init(&h->pending);
 	list_init(&h->warming);
+	list_init(&h->observers);
 	deferred_init(&h->flush, health_on_flush);
 	if (getrandom(&h->prng, sizeof(h->prng), GRND_NONBLOCK) != sizeof(h->prng) || !h->prng)
 		h->prng = loop_now(ctl->loop) | 1;

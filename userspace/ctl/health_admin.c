@@ -31,8 +31,10 @@ static void leave_maint(struct watch *w, unsigned was)
 	struct server *s = w->srv;
 	enum server_op leader = w->tracked ? atomic_load(&w->tracked->srv->op) : SERVER_RUNNING;
 
-	s->check.health = watch_rise(w);
-	/* The first failure brings a checked server down again; a tracker waits for its leader's. */
+	/* A tracker waits for its leader's. */
+	s->check.health = server_first_health(watch_conf(w));
+	if (!w->tracked && s->check.health < watch_rise(w))
+		leader = SERVER_STOPPED;
 	if (w->tracked)
 		s->check.health = leader == SERVER_STOPPED ? 0 : watch_rise(w) + watch_fall(w) - 1;
 	if (leader == SERVER_STOPPED || leader == SERVER_STOPPING)

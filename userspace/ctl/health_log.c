@@ -107,6 +107,23 @@ void health_log_check(const struct watch *w, bool is_conditional, bool is_passed
 	say(w->hb->px, LOG_LVL_NOTICE, &b);
 }
 
+void health_log_agent(const struct watch *w)
+{
+	const struct server *s = w->srv;
+	const struct server_health *c = &s->agent;
+	char text[1024];
+	struct buf b;
+
+	buf_init(&b, text, sizeof(text));
+	add(&b, "Agent check for %sserver %s/%s %s", s->is_backup ? "backup " : "", s->backend_name,
+	    s->name,
+	    c->status == CHECK_STATUS_L7OK || c->status == CHECK_STATUS_CHECKED ? "succeeded"
+										: "failed");
+	add_result(&b, c);
+	add(&b, ", status: %u/1 %s.", c->health, c->health ? "UP" : "DOWN");
+	say(w->hb->px, LOG_LVL_NOTICE, &b);
+}
+
 void health_log_op(const struct watch *w, enum server_op was, enum health_cause cause)
 {
 	static const char *const words[] = {
@@ -125,8 +142,9 @@ void health_log_op(const struct watch *w, enum server_op was, enum health_cause 
 	add(&b, " is %s", words[op]);
 	add_via(&b, w);
 	/* With `option log-health-checks` the line before has said why. */
-	if (cause == CAUSE_CHECK && !(w->hb->px->options & CONF_OPT(LOG_HEALTH_CHECKS)))
-		add_result(&b, &w->srv->check);
+	if ((cause == CAUSE_CHECK || cause == CAUSE_AGENT) &&
+	    !(w->hb->px->options & CONF_OPT(LOG_HEALTH_CHECKS)))
+		add_result(&b, cause == CAUSE_AGENT ? &w->srv->agent : &w->srv->check);
 	else if (cause == CAUSE_CLI)
 		add(&b, ", changed from CLI");
 	add_rest(&b, w, is_down);

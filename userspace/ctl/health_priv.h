@@ -21,28 +21,44 @@ enum check_op {
 	CHECK_OP_CONNECT,
 	CHECK_OP_SEND,
 	CHECK_OP_EXPECT,
+	CHECK_OP_VAR,
 };
+
+struct check_result;
+enum check_verdict {
+	CHECK_MORE, /* what is there does not decide */
+	CHECK_MATCH,
+	CHECK_MISMATCH, /* *res says what */
+	CHECK_DECIDED, /* the whole run is over with *res, the steps behind do not count */
+};
+/* Of what came since the last send; `is_last`: nothing more will come. MATCH fills *res too. */
+typedef enum check_verdict check_judge_fn(struct str in, bool is_last, struct check_result *res);
 
 struct check_step {
 	uint8_t op; /* enum check_op */
+	check_judge_fn *judge; /* instead of `expect` */
 	unsigned number; /* as written, from 1; 0: not written, but implied */
 	const struct conf_check_step *conf; /* NULL: implied */
 	const struct conf_expect *expect;
-	const struct regex *re; /* RSTATUS, RSTRING, RBINARY */
-	struct str bytes; /* SEND */
+	const struct regex *re; /* RSTATUS, RSTRING, RBINARY; HDR, FHDR: of the name */
+	const struct regex *re_value; /* HDR, FHDR */
+	struct str bytes; /* SEND; of an HTTP request what is in front of the server's state */
+	struct str tail; /* its end, and its body */
+	const struct conf_check_request *request; /* made for each run, because there are expressions in it; else NULL */
+	uint8_t method; /* enum http_method of it */
 };
 
 enum check_kind {
 	CHECK_KIND_TCP,
 	CHECK_KIND_HTTP,
 	CHECK_KIND_SCRIPT,
+	CHECK_KIND_PRESET, /* check_kinds.c */
 };
 
 struct check_prog {
 	uint8_t kind; /* enum check_kind */
-	uint8_t method; /* enum http_method of the request */
+	uint8_t tout_status; /* enum check_status when an answer does not come; 0: L7TOUT */
 	bool sends_state; /* X-Haproxy-Server-State between the SEND step's bytes and `tail` */
-	struct str tail; /* end of head, body */
 	struct check_step *steps;
 	unsigned n_steps, cap_steps;
 };
@@ -56,6 +72,11 @@ struct check_plans {
 /* 0, -ENOMEM, or -EINVAL (a regular expression; `err` says which). Empty on failure. */
 HG_WUR int check_plans_build(struct check_plans *p, const struct conf *conf, struct err *err);
 void check_plans_free(struct check_plans *p);
+/* The array has room for what a kind needs: CHECK_KIND_STEPS. */
+struct check_step *check_add_step(struct check_prog *p, enum check_op op);
+#define CHECK_KIND_STEPS 6
+/* 0 or -ENOMEM; texts in the arena. */
+HG_WUR int check_plan_kind(struct arena *a, struct check_prog *p, const struct conf_check *c);
 
 /* --- runs -------------------------------------------------------------------------------------- */
 
@@ -73,9 +94,14 @@ struct check_target {
 	char unix_path[112]; /* instead of `to`; empty: none */
 	const struct addr *from;
 	const char *interface;
+	uint32_t mark; /* via tunnel, from dp_check_mark(); 0: directly */
+	const struct conf_server *conf; /* for expressions; NULL: there are none */
 	struct tls_client *tls; /* NULL: none there */
 	const char *sni;
+	struct str alpn; /* empty: as `tls` says */
 	bool is_tls; /* also where the script does not say `ssl` */
+	bool has_h2; /* the traffic's ALPN offers HTTP/2, which checks do not speak */
+	struct str send; /* for a SEND step without bytes of its own */
 	bool is_404_stopping; /* http-check disable-on-404 applies */
 	uint8_t proxy_version; /* of the PROXY header, 0: none unless the script says so */
 	char state[256]; /* value of X-Haproxy-Server-State */
@@ -92,8 +118,13 @@ struct check_run {
 	uint64_t began_ns;
 	/* private */
 	struct conn *conn;
+	struct check_result passed; /* what the last judge said; status 0: nothing */
 	unsigned step;
+	const struct conf_check_step *connect; /* by which the connection was opened; NULL: implied */
+	uint8_t method; /* enum http_method of the last request */
+	struct subject subject; /* what expressions see; variables live here */
 	size_t sent; /* of the SEND step */
+	struct str send, tail; /* what it sends */
 	bool is_dialled; /* the CONNECT step has its socket */
 	bool is_eof, is_head_read, is_body_complete;
 	uint32_t in_len; /* bytes in `in` */
@@ -114,17 +145,34 @@ HG_WUR int check_run_start(struct check_run *r);
 void check_run_timeout(struct check_run *r); /* calls done() */
 void check_run_cancel(struct check_run *r); /* does not call done() */
 
-enum check_verdict {
-	CHECK_MORE, /* what is there does not decide */
-	CHECK_MATCH,
-	CHECK_MISMATCH, /* *res says what */
-	CHECK_DECIDED, /* the whole run is over with *res, the steps behind do not count */
-};
+/* check_text.c */
+/* As it is now. */
+const struct subject *check_subject(struct check_run *r);
+/* Evaluated into the run's arena; p NULL: out of memory. */
+struct str check_format(struct check_run *r, const struct logfmt *fmt);
+/* `fmt`, or `text` when there is none. */
+struct str check_text(struct check_run *r, const struct logfmt *fmt, struct str text);
+/* What a pattern of `string` and `binary` is in this run; p NULL: out of memory, or no hexadecimal digits. */
+struct str check_pattern(struct check_run *r, const struct conf_expect *e);
+bool check_has_formats(const struct conf_check_request *rq);
+/* The request up to the server's state, and what is behind. `r` NULL: nothing in it is evaluated. 0 or -ENOMEM. */
+HG_WUR int check_request(struct check_run *r, struct arena *a, const struct conf_check_request *rq,
+			 struct str uri, struct str body, struct str *ret_head,
+			 struct str *ret_tail);
+HG_WUR int check_set_var(struct check_run *r, const struct conf_check_step *s);
+HG_WUR int check_prepare_send(struct check_run *r,
+			      const struct check_step *s); /* -EINVAL: a format gave no target */
+bool check_has_field(struct check_run *r, const struct check_step *s);
+
 /* check_expect.c: looks at what was received. */
 enum check_verdict check_expect(struct check_run *r, const struct check_step *s,
 				struct check_result *res);
+/* As far as it is here, decoded; p NULL: there is no answer, or it is broken. */
+struct str check_body(struct check_run *r);
+void check_code(struct check_run *r, const struct conf_expect *e, struct check_result *res);
+enum check_status check_says(unsigned says); /* enum conf_check_says, but not USUAL */
 /* " at step 2 of tcp-check (expect string 'x')"; empty when it is not a script. */
-void check_where(const struct check_run *r, char *out, size_t size);
+void check_where(struct check_run *r, char *out, size_t size);
 void check_desc(struct check_result *res, enum check_status status, const char *fmt, ...)
 	HG_PRINTF(3, 4);
 
@@ -134,9 +182,15 @@ enum health_cause {
 	CAUSE_CHECK,
 	CAUSE_CLI,
 	CAUSE_TRACK,
+	CAUSE_AGENT,
 };
 
 struct health_backend;
+
+struct watch_place {
+	struct check_place written, now; /* by the configuration applied last; in use */
+	bool is_known; /* `written` is filled */
+};
 
 struct watch {
 	struct list link; /* health.watches */
@@ -146,6 +200,12 @@ struct watch {
 	const struct check_prog *prog; /* NULL: no check */
 	struct timer timer; /* idle: the next check; running: its time limit */
 	struct check_run *run; /* NULL: idle */
+	struct timer agent_timer; /* idle: the next question; running: its time limit */
+	struct check_run *agent_run;
+	bool has_agent; /* in the configuration applied last */
+	struct watch_place check_at, agent_at;
+	char *agent_text; /* instead of the configuration's, by the runtime API; mem_alloc() */
+	uint64_t agent_text_written; /* hash of the configuration's */
 	uint64_t inter, fastinter, downinter; /* as the timer knows them */
 	bool is_fresh; /* its first check is to be placed by schedule_fresh() */
 	uint8_t admin; /* as seen last */
@@ -157,6 +217,7 @@ struct watch {
 	struct watch *tracked;
 	struct list trackers, track_link;
 	struct list warming; /* health.warming: slow start */
+	struct list observe_link; /* health.observers: `observe` */
 	uint64_t warm_since_ns;
 };
 
@@ -174,7 +235,7 @@ struct health {
 	struct ctl *ctl;
 	struct net_worker nw;
 	struct pool runs;
-	struct list watches, pending, warming;
+	struct list watches, pending, warming, observers;
 	struct deferred flush;
 	const struct proxy_snapshot *snap;
 	struct check_plans plans;
@@ -216,12 +277,26 @@ void health_flush(struct health *h);
 void health_end_sessions(struct health *h, struct server *s, char code); /* on every worker */
 void health_warm_up(struct watch *w); /* RUNNING, or the beginning of its slow start */
 
+/* health_agent.c */
+void health_agent_configure(struct watch *w);
+void health_agent_stop(struct watch *w);
+void health_agent_on_timer(struct timer *t);
+void health_agent_resume(struct watch *w); /* asks at once, if it is enabled */
+bool health_agent_holds(const struct watch *w); /* it said down: checks alone do not bring the server up */
+
+/* health_place.c */
+void health_place_configure(struct watch *w);
+void health_place_forget(struct watch *w);
+/* Address and port to ask; false: none is known (a name that was not resolved, a Unix socket). */
+bool watch_place_addr(const struct watch *w, const struct check_place *p, struct addr *ret);
+
 /* health_admin.c */
 void health_follow_admin(struct watch *w); /* logs and spreads what changed since the last call */
 void health_inherit(struct watch *w); /* a new tracker takes over the state it follows, silently */
 
 /* health_log.c: the texts people and tools know */
 void health_log_check(const struct watch *w, bool is_conditional, bool is_passed);
+void health_log_agent(const struct watch *w);
 void health_log_op(const struct watch *w, enum server_op was, enum health_cause cause);
 void health_log_empty(const struct health_backend *hb);
 enum health_admin_text {

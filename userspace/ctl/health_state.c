@@ -61,7 +61,7 @@ void health_take_result(struct watch *w, const struct check_result *res, uint64_
 		health_log_check(w, is_conditional, passed);
 	if (!passed && c->health == 0)
 		health_want(w, SERVER_STOPPED, CAUSE_CHECK);
-	else if (passed && c->health >= watch_rise(w))
+	else if (passed && c->health >= watch_rise(w) && !health_agent_holds(w))
 		health_want(w, is_conditional ? SERVER_STOPPING : SERVER_RUNNING, CAUSE_CHECK);
 }
 
@@ -259,7 +259,7 @@ void health_set_enabled(struct health *h, struct server *s, bool on)
 		watch_stop(w);
 }
 
-/* --- once a second ------------------------------------------------------------------------------------ */
+/* --- slow start --------------------------------------------------------------------------------------- */
 
 static void watch_warm(struct watch *w)
 {
@@ -279,7 +279,9 @@ static void watch_warm(struct watch *w)
 	s->check.last_change_s = changed;
 }
 
-/* `observe`: what workers saw. They start over with every good answer, so a count is one of errors in a row. */
+/* --- observe ------------------------------------------------------------------------------------------ */
+
+/* What workers saw. They start over with every good answer, so a count is one of errors in a row. */
 static void watch_observe(struct watch *w)
 {
 	const struct conf_server *cs = watch_conf(w);
@@ -287,13 +289,13 @@ static void watch_observe(struct watch *w)
 	struct check_result res = { .code = 0 };
 	uint32_t rise = watch_rise(w), n;
 
-	if (cs->observe == OBSERVE_NONE || !w->prog || !c->is_enabled || watch_is_in_maint(w) ||
-	    atomic_load(&w->srv->op) == SERVER_STOPPED)
-		return;
 	n = atomic_load(&w->srv->observed_errors);
-	if (!n || n < (cs->error_limit ? cs->error_limit : 10))
+	if (!n || n < cs->error_limit)
 		return;
 	atomic_store(&w->srv->observed_errors, 0);
+	if (!w->prog || !c->is_enabled || watch_is_in_maint(w) ||
+	    atomic_load(&w->srv->op) == SERVER_STOPPED)
+		return;
 	if (w->fastinter)
 		watch_hurry(w, w->fastinter);
 	if (cs->on_error == ON_ERROR_FASTINTER)
@@ -306,15 +308,31 @@ static void watch_observe(struct watch *w)
 	health_take_result(w, &res, (uint64_t)c->duration_ms * 1000000u);
 }
 
+void health_observe(struct health *h)
+{
+	struct list *l;
+
+	list_for_each(l, &h->observers)
+		watch_observe(list_entry(l, struct watch, observe_link));
+	health_flush(h);
+}
+
+void health_on_observed(struct worker *w)
+{
+	struct ctl *ctl = worker_owner(w);
+
+	if (ctl->health)
+		health_observe(ctl->health);
+}
+
+/* --- once a second ------------------------------------------------------------------------------------ */
+
 void health_tick(struct health *h)
 {
 	struct list *l, *tmp;
 
 	if (h->wants_configure && health_configure(h, h->ctl->current) == 0)
 		log_msg(LOG_LVL_NOTICE, "health checks go on");
-	list_for_each(l, &h->watches)
-		watch_observe(list_entry(l, struct watch, link));
-	health_flush(h);
 	if (list_is_empty(&h->warming))
 		return;
 	lb_batch_begin(&h->ctl->registry);

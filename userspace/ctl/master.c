@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Master-worker: the master opens the listening sockets, starts the worker process and keeps the
- * sockets. When the worker crashes, connections wait in the backlog until the next one has started.
- * Signals that the master gets are passed on; a reload happens inside the worker. The master
- * has one thread, no BPF and no TLS: it has nothing to crash with.
+ * sockets, also those that a reload adds (master_link.c). When the worker crashes, connections wait in the backlog
+ * until the next one has started. Signals that the master gets are passed on; a reload happens inside the worker.
+ * The master has one thread, no BPF and no TLS: it has nothing to crash with.
  */
 #include <errno.h>
 #include <signal.h>
@@ -11,24 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "ctl/ctl_priv.h"
+#include "ctl/master.h"
 
-#define RESTART_PAUSE_S 1 /* after a worker that did not live as long */
-
-struct master {
-	const struct ctl_options *o;
-	struct list sockets;
-	pid_t worker; /* 0: none */
-	int ready_fd; /* of the parent that waits, until the first worker told it; -1 */
-	bool is_stopping;
-	sigset_t signals;
-	struct timespec started;
-};
+#define RESTART_PAUSE_NS 1000000000ull /* after a worker that did not live as long */
 
 static int master_open_sockets(struct master *m, const struct conf *conf, unsigned n_workers,
 			       struct err *err)
@@ -56,52 +47,238 @@ static int master_open_sockets(struct master *m, const struct conf *conf, unsign
 	return 0;
 }
 
+/* --- what the worker says ---------------------------------------------------------------------------- */
+
+static void incoming_drop_fds(struct master *m)
+{
+	for (unsigned i = 0; i < m->n_incoming_fds; i++)
+		close(m->incoming_fds[i]);
+	mem_free(m->incoming_fds);
+	m->incoming_fds = NULL;
+	m->n_incoming_fds = 0;
+	m->incoming_line[0] = '\0';
+}
+
+static void incoming_drop(struct master *m)
+{
+	struct list *l, *next;
+
+	incoming_drop_fds(m);
+	listen_give_up_paths(&m->incoming);
+	list_for_each_safe(l, next, &m->incoming)
+		listen_close(list_entry(l, struct listen_socket, link));
+}
+
+/* The socket whose line and descriptors have come is whole. */
+static void incoming_finish_one(struct master *m)
+{
+	struct str line = str_trim(str_from_cstr(m->incoming_line));
+	struct listen_socket *ls;
+	struct err err = { "" };
+
+	if (!line.len)
+		return;
+	if (listen_receive(line, m->incoming_fds, m->n_incoming_fds, m->n_workers, &ls, &err) !=
+	    0) {
+		log_msg(LOG_LVL_ERR, "a listening socket of the worker: %s", err.text);
+		return incoming_drop_fds(m);
+	}
+	ls->is_received = false; /* ours for good, as if we had opened it */
+	list_push_back(&m->incoming, &ls->link);
+	m->n_incoming_fds = 0; /* they are its now */
+	incoming_drop_fds(m);
+}
+
+static void incoming_add_fds(struct master *m, const struct link_message *lm)
+{
+	int *fds = mem_realloc(m->incoming_fds, (m->n_incoming_fds + lm->n_fds + 1) * sizeof(*fds));
+
+	for (unsigned i = 0; !fds && i < lm->n_fds; i++)
+		close(lm->fds[i]);
+	if (!fds)
+		return;
+	memcpy(fds + m->n_incoming_fds, lm->fds, lm->n_fds * sizeof(*fds));
+	m->incoming_fds = fds;
+	m->n_incoming_fds += lm->n_fds;
+}
+
+/* A Unix socket is the last one's to remove: who closes it while nobody listens there. */
+static void remember_path(struct listen_socket *ls)
+{
+	struct stat st;
+
+	if (ls->ep.kind != ENDPOINT_UNIX || lstat(ls->text, &st) != 0 || !S_ISSOCK(st.st_mode))
+		return;
+	ls->path_dev = st.st_dev;
+	ls->path_ino = st.st_ino;
+}
+
+static bool has_path(const struct list *sockets, const struct listen_socket *ls)
+{
+	struct list *l;
+
+	list_for_each(l, sockets)
+		if (strcmp(list_entry(l, struct listen_socket, link)->text, ls->text) == 0)
+			return true;
+	return false;
+}
+
+static void incoming_commit(struct master *m)
+{
+	struct list *l, *next;
+
+	incoming_finish_one(m);
+	/* What the configuration has no more goes: nobody would take the connections. */
+	list_for_each_safe(l, next, &m->sockets) {
+		struct listen_socket *ls = list_entry(l, struct listen_socket, link);
+
+		if (ls->path_ino && has_path(&m->incoming, ls))
+			ls->path_ino = 0; /* it stays */
+		listen_close(ls);
+	}
+	list_splice_back(&m->sockets, &m->incoming);
+	list_for_each(l, &m->sockets)
+		remember_path(list_entry(l, struct listen_socket, link));
+	m->was_ever_ready = true;
+}
+
+static void master_heard(struct master *m, const struct link_message *lm)
+{
+	switch (lm->text[0]) {
+	case 'B':
+		return incoming_drop(m);
+	case 'L':
+		incoming_finish_one(m);
+		snprintf(m->incoming_line, sizeof(m->incoming_line), "%s", lm->text + 1);
+		return incoming_add_fds(m, lm);
+	case 'F':
+		return incoming_add_fds(m, lm);
+	case 'E':
+		return incoming_commit(m);
+	case 'R':
+		m->n_reloads++;
+		return;
+	case 'X':
+		m->n_reloads++;
+		m->n_failed_reloads++;
+		return;
+	}
+}
+
+static void master_drop_link(struct master *m)
+{
+	int fd = m->link.fd;
+
+	incoming_drop(m);
+	if (fd < 0)
+		return;
+	loop_del_fd(m->ctl.loop, &m->link);
+	close(fd);
+	m->link.fd = -1;
+}
+
+static void master_on_link(struct ev_fd *ev, uint32_t events)
+{
+	struct master *m = container_of(ev, struct master, link);
+	struct link_message lm;
+	int rc;
+
+	while ((rc = link_receive(ev->fd, &lm)) > 0)
+		master_heard(m, &lm);
+	if (rc < 0)
+		master_drop_link(m);
+}
+
+/* --- the worker process ------------------------------------------------------------------------------ */
+
 /* In the child: everything of the master but the sockets is left behind. Does not return. */
-static void master_become_worker(struct master *m)
+static void master_become_worker(struct master *m, int link)
 {
 	sigset_t none;
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM); /* a master that was killed leaves no worker behind */
+	/* The loop's epoll instance is the master's, too: closed, never changed. */
+	master_leave_api(m);
+	loop_destroy(m->ctl.loop);
+	close(m->signals.fd);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	exit(ctl_run_worker(m->o, &m->sockets, m->ready_fd));
+	exit(ctl_run_worker(m->o, &m->sockets, m->ready_fd, link,
+			    m->from.fd >= 0 ? &m->from : NULL));
+}
+
+static int master_watch_link(struct master *m, int fd)
+{
+	int rc;
+
+	m->link.on_event = master_on_link;
+	rc = loop_add_fd(m->ctl.loop, &m->link, fd, LOOP_LEVEL);
+	if (rc != 0)
+		close(fd);
+	return rc;
 }
 
 static int master_start_worker(struct master *m)
 {
-	pid_t pid = fork();
+	int pair[2];
+	pid_t pid;
 
-	if (pid < 0) {
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
 		log_msg(LOG_LVL_CRIT, "cannot start a worker process: %m");
 		return -errno;
 	}
-	if (pid == 0)
-		master_become_worker(m);
+	master_drop_link(m);
+	pid = fork();
+	if (pid < 0) {
+		log_msg(LOG_LVL_CRIT, "cannot start a worker process: %m");
+		close(pair[0]);
+		close(pair[1]);
+		return -errno;
+	}
+	if (pid == 0) {
+		close(pair[0]);
+		master_become_worker(m, pair[1]);
+	}
+	close(pair[1]);
 	m->worker = pid;
-	clock_gettime(CLOCK_MONOTONIC, &m->started);
+	m->n_starts++;
+	take_over_close(&m->from); /* the worker goes on with it */
+	loop_update_clock(m->ctl.loop);
+	m->worker_began_ns = loop_now(m->ctl.loop);
 	if (m->ready_fd >= 0)
 		close(m->ready_fd);
 	m->ready_fd = -1;
-	return 0;
+	return master_watch_link(m, pair[0]);
 }
 
-static void master_pause_after_short_life(const struct master *m)
+static void master_end(struct master *m, int status)
 {
-	struct timespec now, pause = { .tv_sec = RESTART_PAUSE_S };
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (now.tv_sec - m->started.tv_sec <= RESTART_PAUSE_S)
-		nanosleep(&pause, NULL);
+	m->exit_status = status;
+	loop_stop(m->ctl.loop);
 }
 
-/* The worker ended. >= 0: so does the master, with this status. */
-static int master_worker_ended(struct master *m, int status, bool was_ever_ready)
+static void master_on_restart(struct timer *t)
 {
+	struct master *m = container_of(t, struct master, restart);
+
+	if (m->is_stopping || master_start_worker(m) != 0)
+		master_end(m, m->is_stopping ? 0 : 1);
+}
+
+/* The worker ended: so does the master, or another one starts. */
+static void master_worker_ended(struct master *m, int status)
+{
+	uint64_t lived = loop_now(m->ctl.loop) - m->worker_began_ns;
+
+	/* What it said last counts: it may have been a new list of sockets. */
+	if (m->link.fd >= 0)
+		master_on_link(&m->link, EPOLLIN);
 	m->worker = 0;
 	if (m->is_stopping || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
-		return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-	if (!was_ever_ready)
-		return 1; /* it has said why */
+		return master_end(m,
+				  WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+	if (!m->was_ever_ready)
+		return master_end(m, 1); /* it has said why */
 	if (WIFSIGNALED(status))
 		log_msg(LOG_LVL_ALERT,
 			"the worker process died of signal %d (%s); starting another",
@@ -109,97 +286,141 @@ static int master_worker_ended(struct master *m, int status, bool was_ever_ready
 	else
 		log_msg(LOG_LVL_ALERT, "the worker process ended with status %d; starting another",
 			WEXITSTATUS(status));
-	master_pause_after_short_life(m);
-	return master_start_worker(m) == 0 ? -1 : 1;
+	timer_start(m->ctl.loop, &m->restart, lived < RESTART_PAUSE_NS ? RESTART_PAUSE_NS : 0);
 }
+
+/* --- signals ----------------------------------------------------------------------------------------- */
 
 static void master_pass_on(struct master *m, int signo)
 {
 	bool is_end = signo == SIGTERM || signo == SIGINT;
 
+	m->is_interrupted |= signo == SIGINT;
 	if (is_end || signo == SIGUSR1)
 		m->is_stopping = true;
 	/* What reloads a master in HAProxy reloads the worker in place here. */
 	if (m->worker)
 		kill(m->worker, signo == SIGUSR2 ? SIGHUP : is_end ? SIGTERM : signo);
+	else if (m->is_stopping)
+		master_end(m, 0);
 }
 
-/* A worker that lives for a second has come up; one that fails to start ends before. */
-static bool master_has_lived(const struct master *m)
+static void master_on_signal(struct ev_fd *ev, uint32_t events)
 {
-	struct timespec now;
+	struct master *m = container_of(ev, struct master, signals);
+	struct signalfd_siginfo si;
+	int status;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec - m->started.tv_sec >= 1;
-}
-
-static int master_loop(struct master *m)
-{
-	bool was_ever_ready = false;
-	int interrupted = 0;
-
-	for (;;) {
-		int signo = sigwaitinfo(&m->signals, NULL), status, end = -1;
-
-		if (signo < 0)
-			continue;
-		was_ever_ready |= master_has_lived(m);
-		if (signo != SIGCHLD) {
-			if (signo == SIGINT)
-				interrupted = 130;
-			master_pass_on(m, signo);
-			continue;
-		}
-		while (waitpid(-1, &status, WNOHANG) > 0)
-			end = master_worker_ended(m, status, was_ever_ready);
-		if (end >= 0)
-			return interrupted && m->o->is_master_notify ? interrupted : end;
+	while (read(ev->fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+		if (si.ssi_signo != SIGCHLD)
+			master_pass_on(m, (int)si.ssi_signo);
 	}
+	while (waitpid(-1, &status, WNOHANG) > 0)
+		master_worker_ended(m, status);
 }
 
-static int master_setup(struct master *m, const struct conf *conf, unsigned n_workers,
-			struct err *err)
+static int master_watch_signals(struct master *m, struct err *err)
 {
 	static const int wanted[] = { SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGCHLD };
-	const char *pidfile = m->o->pidfile ? m->o->pidfile : conf->global.pidfile;
-	int rc;
+	sigset_t set;
+	int fd, rc;
 
-	sigemptyset(&m->signals);
+	sigemptyset(&set);
 	for (unsigned i = 0; i < ARRAY_SIZE(wanted); i++)
-		sigaddset(&m->signals, wanted[i]);
-	listen_share_with_others(m->o->n_old_pids > 0);
-	rc = master_open_sockets(m, conf, n_workers, err);
-	if (rc == 0 && (m->o->is_daemon || (conf->global.is_daemon && !m->o->is_foreground)))
-		rc = start_fork(&m->ready_fd, err);
-	if (rc == 0 && pidfile)
-		rc = start_write_pid(pidfile, err);
-	sigprocmask(SIG_BLOCK, &m->signals, NULL);
-	return rc;
+		sigaddset(&set, wanted[i]);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	m->signals.on_event = master_on_signal;
+	rc = fd < 0 ? -errno : loop_add_fd(m->ctl.loop, &m->signals, fd, LOOP_LEVEL);
+	if (rc != 0 && fd >= 0)
+		close(fd);
+	return rc ? err_set(err, rc, "cannot watch signals: %s", strerror(-rc)) : 0;
 }
 
-static void master_close_sockets(struct master *m)
+/* --- start and end ----------------------------------------------------------------------------------- */
+
+/* What the old process listens on and we do not: ours was a copy. */
+static void master_drop_unclaimed(struct master *m)
 {
 	struct list *l, *next;
 
 	list_for_each_safe(l, next, &m->sockets)
+		listen_drop_received(list_entry(l, struct listen_socket, link));
+}
+
+static int master_setup(struct master *m, const struct conf *conf, struct err *err)
+{
+	const char *pidfile = m->o->pidfile ? m->o->pidfile : conf->global.pidfile;
+	int rc;
+
+	rc = loop_create(&m->ctl.loop);
+	if (rc != 0)
+		return err_set(err, rc, "cannot make the event loop: %s", strerror(-rc));
+	listen_share_with_others(m->o->n_old_pids > 0 || m->o->take_over);
+	rc = m->o->take_over
+		     ? take_over_sockets(&m->from, m->o->take_over, m->n_workers, &m->sockets, err)
+		     : 0;
+	if (rc == 0)
+		rc = master_open_sockets(m, conf, m->n_workers, err);
+	master_drop_unclaimed(m);
+	if (rc == 0)
+		rc = master_open_api(m, err);
+	if (rc == 0 && (m->o->is_daemon || (conf->global.is_daemon && !m->o->is_foreground)))
+		rc = start_fork(&m->ready_fd, err);
+	if (rc == 0 && pidfile)
+		rc = start_write_pid(pidfile, err);
+	return rc ? rc : master_watch_signals(m, err);
+}
+
+static void master_shutdown(struct master *m)
+{
+	struct list *l, *next;
+
+	master_close_api(m);
+	if (m->ctl.loop) {
+		master_drop_link(m);
+		timer_stop(m->ctl.loop, &m->restart);
+		if (m->signals.fd >= 0) {
+			int fd = m->signals.fd;
+
+			loop_del_fd(m->ctl.loop, &m->signals);
+			close(fd);
+		}
+	}
+	list_for_each_safe(l, next, &m->sockets)
 		listen_close(list_entry(l, struct listen_socket, link));
+	loop_destroy(m->ctl.loop);
 }
 
 int master_run(const struct ctl_options *o, struct conf *conf, unsigned n_workers)
 {
-	struct master m = { .o = o, .ready_fd = -1 };
+	struct master m = { .o = o,
+			    .n_workers = n_workers,
+			    .ready_fd = -1,
+			    .from = { .fd = -1 },
+			    .link.fd = -1,
+			    .signals.fd = -1,
+			    .ctl = { .opts = o, .notify_fd = -1, .ready_fd = -1 } };
 	struct err err = { "" };
 	int rc;
 
+	m.ctl.master = &m;
 	list_init(&m.sockets);
-	rc = master_setup(&m, conf, n_workers, &err);
+	list_init(&m.incoming);
+	list_init(&m.relays);
+	timer_init(&m.restart, master_on_restart);
+	rc = master_setup(&m, conf, &err);
 	conf_free(conf);
 	if (rc != 0) {
 		fprintf(stderr, "headgated: %s\n", err.text);
-		master_close_sockets(&m);
+		master_shutdown(&m);
 		return 1;
 	}
-	rc = master_start_worker(&m) == 0 ? master_loop(&m) : 1;
-	master_close_sockets(&m);
-	return rc;
+	loop_update_clock(m.ctl.loop);
+	m.began_ns = loop_now(m.ctl.loop);
+	if (master_start_worker(&m) != 0 || loop_run(m.ctl.loop) != 0)
+		m.exit_status = 1;
+	master_shutdown(&m);
+	return m.is_interrupted && o->is_master_notify ? 130 : m.exit_status;
 }

@@ -171,6 +171,10 @@ void metrics_tick(struct metrics *m)
 	rate_update(&m->process.connections, sum.connections, elapsed);
 	rate_update(&m->process.sessions, sum.connections, elapsed);
 	rate_update(&m->process.bytes_out, sum.bytes_out, elapsed);
+	rate_update(&m->process.comp_in,
+		    atomic_load_explicit(&m->ctl->shared.comp_in, memory_order_relaxed), elapsed);
+	rate_update(&m->process.comp_out,
+		    atomic_load_explicit(&m->ctl->shared.comp_out, memory_order_relaxed), elapsed);
 	rate_update(&m->process.tls, metrics_tls_sessions(m->ctl), elapsed);
 	metrics_idle(m);
 }

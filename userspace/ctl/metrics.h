@@ -35,7 +35,7 @@ const struct row_rates *metrics_service_rates(const struct metrics *m, uint32_t 
 const struct row_rates *metrics_backend_rates(const struct metrics *m, uint32_t id);
 
 struct process_rates {
-	struct rate connections, sessions, tls, bytes_out;
+	struct rate connections, sessions, tls, bytes_out, comp_in, comp_out;
 	uint32_t idle_percent; /* of the workers, last second */
 };
 const struct process_rates *metrics_process(const struct metrics *m);

@@ -139,13 +139,6 @@ static int option_condition(struct option_parser *p, const char *value)
 	return 1;
 }
 
-/* Known to people from HAProxy; said rather than ignored. */
-static int option_unsupported(struct option_parser *p, const char *value)
-{
-	return option_fail(p, "option '%s' is known by HAProxy but not supported by Headgate",
-			   p->argv[p->pos - 1]);
-}
-
 static int option_notify(struct option_parser *p, const char *value)
 {
 	p->o->is_master = true;
@@ -180,8 +173,10 @@ static const struct option options[] = {
 	CALL("m", option_memory, "MB", "memory limit"),
 	CALL("n", option_maxconn, "N", "limit of connections"),
 	STRING("C", directory, "DIR", "change to this directory first"),
-	CALL("S", option_unsupported, NULL, NULL),
-	CALL("x", option_unsupported, NULL, NULL),
+	STRING("S", master_socket, "ADDR[,OPT,VAL]…",
+	       "with -W: runtime API of the master; options level, mode, uid, gid"),
+	STRING("x", take_over, "SOCKET",
+	       "take the listening sockets of the process with this stats socket over"),
 	FLAG("V", is_verbose, "say more"),
 	FLAG("q", is_quiet, "say nothing but errors"),
 	FLAG("dW", warnings_are_errors, "a warning of the configuration is an error"),

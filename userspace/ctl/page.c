@@ -82,6 +82,16 @@ static int parse_options(struct page *p)
 
 /* --- texts for programs -------------------------------------------------------------------------------- */
 
+bool page_shows(const struct page *p, const char *section)
+{
+	struct str name = str_from_cstr(section), rest = p->c->scopes;
+	bool may_see = !rest.len;
+
+	while (rest.p && !may_see)
+		may_see = str_is_eq(str_cut(&rest, '\n'), name);
+	return may_see && (!p->scope.len || str_find(name, p->scope) != SIZE_MAX);
+}
+
 struct text_walk {
 	struct page *p;
 	FILE *out;
@@ -91,9 +101,8 @@ struct text_walk {
 static int text_row(void *ctx, const struct stat_row *row)
 {
 	struct text_walk *w = ctx;
-	struct str name = str_from_cstr(row->v[STAT_PXNAME].str);
 
-	if (w->p->scope.len && str_find(name, w->p->scope) == SIZE_MAX)
+	if (!page_shows(w->p, row->v[STAT_PXNAME].str))
 		return 0;
 	if (w->p->form == PAGE_CSV)
 		stat_csv_row(w->out, row);
@@ -114,6 +123,11 @@ static void page_text(struct page *p)
 
 	if (!w.out) {
 		p->t->is_failed = true;
+		return;
+	}
+	if (p->form == PAGE_JSON_SCHEMA) {
+		stat_schema(w.out);
+		p->t->is_failed |= fclose(w.out) != 0;
 		return;
 	}
 	if (p->form == PAGE_CSV)
@@ -319,10 +333,9 @@ static void page_redirect(struct page *p, enum page_result r)
 static void page_fields(struct page *p)
 {
 	static const struct str types[] = {
-		[PAGE_HTML] = STR("text/html; charset=utf-8"),
-		[PAGE_CSV] = STR("text/plain"),
-		[PAGE_JSON] = STR("application/json"),
-		[PAGE_TYPED] = STR("text/plain"),
+		[PAGE_HTML] = STR("text/html; charset=utf-8"), [PAGE_CSV] = STR("text/plain"),
+		[PAGE_JSON] = STR("application/json"),	       [PAGE_TYPED] = STR("text/plain"),
+		[PAGE_JSON_SCHEMA] = STR("application/json"),
 	};
 	struct service_call *c = p->c;
 
@@ -356,10 +369,6 @@ void page_answer(struct ctl *ctl, struct service_call *c)
 	if (c->method != HTTP_METHOD_GET && c->method != HTTP_METHOD_HEAD) {
 		web_say(c, 405, "Only GET, HEAD and POST.");
 		service_add_field(c, "allow", STR("GET, HEAD, POST"));
-		return;
-	}
-	if (p.form == PAGE_JSON_SCHEMA) {
-		web_say(c, 501, "There is no schema.");
 		return;
 	}
 	page_make_nonce(&p);

@@ -47,6 +47,8 @@ struct page {
 	unsigned n_rows;
 };
 
+/* Is this section to be shown: `stats scope`, and what the visitor searches? */
+bool page_shows(const struct page *p, const char *section);
 /* page_rows.c: sections of the L7 tier, one table each. */
 void page_rows(struct page *p);
 /* page_l4.c: services, backends, verdicts and drop reasons; nothing without a kernel tier. */

@@ -102,6 +102,42 @@ static bool act_health_down(struct ctl *ctl, struct server *s)
 	return true;
 }
 
+static bool agent_switch(struct ctl *ctl, struct server *s, bool on)
+{
+	if (!s->conf || !s->conf->has_agent || s->agent.is_enabled == on)
+		return false;
+	health_agent_set_enabled(ctl->health, s, on);
+	return true;
+}
+
+static bool act_agent_off(struct ctl *ctl, struct server *s)
+{
+	return agent_switch(ctl, s, false);
+}
+
+static bool act_agent_on(struct ctl *ctl, struct server *s)
+{
+	return agent_switch(ctl, s, true);
+}
+
+static bool agent_force(struct ctl *ctl, struct server *s, bool up)
+{
+	if (!s->agent.is_enabled)
+		return false;
+	health_agent_force(ctl->health, s, up);
+	return true;
+}
+
+static bool act_agent_up(struct ctl *ctl, struct server *s)
+{
+	return agent_force(ctl, s, true);
+}
+
+static bool act_agent_down(struct ctl *ctl, struct server *s)
+{
+	return agent_force(ctl, s, false);
+}
+
 typedef bool act_fn(struct ctl *ctl, struct server *s);
 
 static const struct {
@@ -117,6 +153,10 @@ static const struct {
 	{ STR("hrunn"), act_health_up },
 	{ STR("hnolb"), act_health_stopping },
 	{ STR("hdown"), act_health_down },
+	{ STR("dagent"), act_agent_off },
+	{ STR("eagent"), act_agent_on },
+	{ STR("arunn"), act_agent_up },
+	{ STR("adown"), act_agent_down },
 	/* the words of older pages */
 	{ STR("disable"), act_maint },
 	{ STR("enable"), act_enable },

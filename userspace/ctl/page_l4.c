@@ -31,7 +31,7 @@ static int l4_backend(void *ctx, const struct dp_backend_info *i)
 {
 	struct page *p = ctx;
 	char addr[ADDR_TEXT_MAX];
-	bool is_up = i->flags & HG_BE_ALIVE, is_resolved = i->neigh.state == HG_NEIGH_OK;
+	bool is_up = i->flags & HG_BE_ALIVE, is_resolved = i->neigh.state & HG_NEIGH_OK;
 
 	addr_format_ip(&i->addr, addr, sizeof(addr));
 	out_fmt(p->t, "<tr class=%s><td>", is_up && is_resolved ? "up" : is_up ? "warn" : "down");
@@ -39,7 +39,11 @@ static int l4_backend(void *ctx, const struct dp_backend_info *i)
 	OUT_LIT(p->t, "/");
 	out_html(p->t, str_from_cstr(i->server_name));
 	out_fmt(p->t, "<td>%s<td>%s<td>",
-		is_up ? is_resolved ? "up" : "up, next hop unknown" : "down", addr);
+		!is_up		 ? "down"
+		: !is_resolved	 ? "up, next hop unknown"
+		: i->is_draining ? "draining"
+				 : "up",
+		addr);
 	out_html(p->t, str_from_cstr(i->ifname));
 #define X(name, help) cell_count(p->t, i->sum.name);
 	HG_BACKEND_COUNTERS(X)

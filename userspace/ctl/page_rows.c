@@ -15,6 +15,10 @@ static const struct {
 	{ "hrunn", "Health: up" },
 	{ "hnolb", "Health: no new sessions" },
 	{ "hdown", "Health: down" },
+	{ "dagent", "Agent checks off" },
+	{ "eagent", "Agent checks on" },
+	{ "arunn", "Agent: up" },
+	{ "adown", "Agent: down" },
 	{ "shutdown", "End sessions" },
 };
 
@@ -127,6 +131,29 @@ static void cell_check(struct service_text *t, const struct stat_row *r)
 		out_fmt(t, " %ums", (unsigned)num(r, STAT_CHECK_DURATION));
 }
 
+/* Below the averages of the last requests: how all of them since the start are spread. */
+static void cell_percentiles(struct page *p, const struct stat_row *r)
+{
+	const struct conf_proxy *px = conf_find_proxy(p->ctl->current->conf,
+						      text_of(r, STAT_PXNAME), CONF_CAP_BACKEND);
+	static const double parts[] = { 0.5, 0.95, 0.99 };
+	struct lb_histogram h;
+
+	if (!px)
+		return;
+	lb_time_sum(p->ctl->current->backends[px->index], p->ctl->n_workers, LB_TIME_TOTAL, &h);
+	if (!lb_time_quantile(&h, 1))
+		return;
+	OUT_LIT(p->t, "<br><small title=\"total time: half, 95 %, 99 % took no longer\">");
+	for (unsigned i = 0; i < ARRAY_SIZE(parts); i++) {
+		uint64_t us = lb_time_quantile(&h, parts[i]);
+
+		out_fmt(p->t, "%sp%.0f %.*f", i ? " " : "", parts[i] * 100, us < 10000 ? 1 : 0,
+			(double)us / 1000);
+	}
+	OUT_LIT(p->t, "</small>");
+}
+
 static void row_cells(struct page *p, const struct stat_row *r)
 {
 	struct service_text *t = p->t;
@@ -158,6 +185,8 @@ static void row_cells(struct page *p, const struct stat_row *r)
 	CELL(t, r, STAT_HRSP_2XX, STAT_HRSP_3XX);
 	CELL(t, r, STAT_HRSP_4XX, STAT_HRSP_5XX);
 	CELL(t, r, STAT_QTIME, STAT_CTIME, STAT_RTIME, STAT_TTIME);
+	if (r->type == STAT_TYPE_BACKEND)
+		cell_percentiles(p, r);
 	CELL(t, r, STAT_WEIGHT);
 	cell_check(t, r);
 	CELL(t, r, STAT_CHKDOWN);
@@ -226,7 +255,7 @@ static int page_row(void *ctx, const struct stat_row *r)
 {
 	struct page *p = ctx;
 
-	if (p->scope.len && str_find(text_of(r, STAT_PXNAME), p->scope) == SIZE_MAX)
+	if (!page_shows(p, r->v[STAT_PXNAME].str))
 		return 0;
 	if (!p->is_open || p->iid != r->iid) {
 		section_close(p);

@@ -33,6 +33,13 @@ static const struct {
 #undef X
 };
 
+/* Of backends also how they are spread. */
+static const enum lb_time spread[TIME_COUNT] = {
+	[TIME_ctime_ms] = LB_TIME_CONNECT,
+	[TIME_rtime_ms] = LB_TIME_RESPONSE,
+	[TIME_ttime_ms] = LB_TIME_TOTAL,
+};
+
 static uint64_t counter_at(const struct hg_l7_counters *c, size_t offset)
 {
 	return *(const uint64_t *)(const void *)((const char *)c + offset);
@@ -90,7 +97,14 @@ static void times_of_proxy(struct times_walk *w, const struct conf_proxy *px)
 	if (!prom_label(&labels, "proxy", str_from_cstr(px->name)))
 		return;
 	metrics_backend_sum(w->ctl, &be->stats, &c);
-	put_times(w->backend, buf_str(&labels), &c);
+	prom_put_summary(&w->backend[TIME_qtime_ms], buf_str(&labels), c.qtime_ms,
+			 c.requests ? c.requests : c.sessions);
+	for (unsigned i = TIME_ctime_ms; i < TIME_COUNT; i++) {
+		struct lb_histogram h;
+
+		lb_time_sum(be, w->ctl->n_workers, spread[i], &h);
+		prom_put_histogram(&w->backend[i], buf_str(&labels), &h);
+	}
 	prom_put_u64(&w->backend_queued, buf_str(&labels), STR_NULL, c.queued);
 }
 
@@ -101,7 +115,7 @@ static void own_times(struct ctl *ctl, const struct prom_query *q, struct servic
 
 	for (unsigned i = 0; i < TIME_COUNT; i++) {
 		prom_metric_init(&w.backend[i], q, "headgate_backend_", times[i].name,
-				 times[i].help, PROM_SUMMARY);
+				 times[i].help, i == TIME_qtime_ms ? PROM_SUMMARY : PROM_HISTOGRAM);
 		prom_metric_init(&w.server[i], q, "headgate_server_", times[i].name, times[i].help,
 				 PROM_SUMMARY);
 	}
@@ -136,15 +150,18 @@ static const struct {
 
 static void own_frontends(struct ctl *ctl, const struct prom_query *q, struct service_text *out)
 {
-	struct prom_metric m[ARRAY_SIZE(fe_counters)];
+	struct prom_metric m[ARRAY_SIZE(fe_counters)], handshake;
 	struct list *l;
 
+	prom_metric_init(&handshake, q, "headgate_frontend_", "tls_handshake_seconds",
+			 "Time of TLS handshakes with clients.", PROM_HISTOGRAM);
 	for (unsigned i = 0; i < ARRAY_SIZE(m); i++)
 		prom_metric_init(&m[i], q, "headgate_frontend_", fe_counters[i].name,
 				 fe_counters[i].help, PROM_COUNTER);
 	list_for_each(l, &ctl->current->conf->proxies) {
 		const struct conf_proxy *px = list_entry(l, struct conf_proxy, link);
 		struct hg_l7_counters c;
+		struct lb_histogram h;
 		struct buf labels;
 		char mem[4096];
 
@@ -156,9 +173,13 @@ static void own_frontends(struct ctl *ctl, const struct prom_query *q, struct se
 		for (unsigned i = 0; i < ARRAY_SIZE(m); i++)
 			prom_put_u64(&m[i], buf_str(&labels), STR_NULL,
 				     counter_at(&c, fe_counters[i].offset));
+		lb_time_sum(ctl->current->backends[px->index], ctl->n_workers, LB_TIME_HANDSHAKE,
+			    &h);
+		prom_put_histogram(&handshake, buf_str(&labels), &h);
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(m); i++)
 		service_text_join(out, &m[i].text);
+	service_text_join(out, &handshake.text);
 }
 
 /* --- workers ------------------------------------------------------------------------------------------------ */
@@ -210,9 +231,13 @@ enum xdp_backend_counter {
 	XDP_BE_COUNT
 };
 
+struct xdp_services {
+	struct prom_metric counter[XDP_SVC_COUNT], tracked, flows;
+};
+
 static int xdp_service(void *ctx, const struct dp_service_info *i)
 {
-	struct prom_metric *m = ctx;
+	struct xdp_services *m = ctx;
 	char mem[4096], key[L4_KEY_MAX];
 	struct buf labels;
 
@@ -222,14 +247,17 @@ static int xdp_service(void *ctx, const struct dp_service_info *i)
 	    !prom_label(&labels, "service", str_from_cstr(key)) ||
 	    !prom_label(&labels, "mode", str_from_cstr(l4_mode_text(i->mode))))
 		return 0;
-#define X(name, help) prom_put_u64(&m[XDP_SVC_##name], buf_str(&labels), STR_NULL, i->sum.name);
+#define X(name, help) \
+	prom_put_u64(&m->counter[XDP_SVC_##name], buf_str(&labels), STR_NULL, i->sum.name);
 	HG_SERVICE_COUNTERS(X)
 #undef X
+	prom_put_u64(&m->tracked, buf_str(&labels), STR_NULL, i->tracked);
+	prom_put_u64(&m->flows, buf_str(&labels), STR_NULL, i->flows);
 	return 0;
 }
 
 struct xdp_backends {
-	struct prom_metric counter[XDP_BE_COUNT], alive, resolved;
+	struct prom_metric counter[XDP_BE_COUNT], alive, resolved, draining, flows;
 };
 
 static int xdp_backend(void *ctx, const struct dp_backend_info *i)
@@ -238,6 +266,8 @@ static int xdp_backend(void *ctx, const struct dp_backend_info *i)
 	char mem[4096], addr[ADDR_TEXT_MAX];
 	struct buf labels;
 
+	if (!*i->server_name)
+		return 0; /* of an earlier process, draining: two of one address would be one series */
 	buf_init(&labels, mem, sizeof(mem));
 	addr_format_ip(&i->addr, addr, sizeof(addr));
 	if (!prom_label(&labels, "proxy", str_from_cstr(i->service_name)) ||
@@ -249,7 +279,9 @@ static int xdp_backend(void *ctx, const struct dp_backend_info *i)
 	HG_BACKEND_COUNTERS(X)
 #undef X
 	prom_put_u64(&m->alive, buf_str(&labels), STR_NULL, !!(i->flags & HG_BE_ALIVE));
-	prom_put_u64(&m->resolved, buf_str(&labels), STR_NULL, i->neigh.state == HG_NEIGH_OK);
+	prom_put_u64(&m->resolved, buf_str(&labels), STR_NULL, i->neigh.state & HG_NEIGH_OK);
+	prom_put_u64(&m->draining, buf_str(&labels), STR_NULL, i->is_draining);
+	prom_put_u64(&m->flows, buf_str(&labels), STR_NULL, i->flows);
 	return 0;
 }
 
@@ -280,14 +312,19 @@ static void xdp_verdicts(struct dp *dp, const struct prom_query *q, struct servi
 
 static void own_xdp(struct dp *dp, const struct prom_query *q, struct service_text *out)
 {
-	struct prom_metric services[XDP_SVC_COUNT];
+	struct xdp_services services;
 	struct xdp_backends backends;
 
-#define X(name, help)                                                                           \
-	prom_metric_init(&services[XDP_SVC_##name], q, "headgate_xdp_service_", #name "_total", \
-			 help, PROM_COUNTER);
+#define X(name, help)                                                                   \
+	prom_metric_init(&services.counter[XDP_SVC_##name], q, "headgate_xdp_service_", \
+			 #name "_total", help, PROM_COUNTER);
 	HG_SERVICE_COUNTERS(X)
 #undef X
+	prom_metric_init(&services.tracked, q, "headgate_xdp_service_", "slots_tracked",
+			 "Slots of the table that changed owner lately.", PROM_GAUGE);
+	prom_metric_init(&services.flows, q, "headgate_xdp_service_", "flows",
+			 "Flows remembered because their slot moved, or by 'track on'.",
+			 PROM_GAUGE);
 #define X(name, help)                                                                  \
 	prom_metric_init(&backends.counter[XDP_BE_##name], q, "headgate_xdp_backend_", \
 			 #name "_total", help, PROM_COUNTER);
@@ -297,14 +334,23 @@ static void own_xdp(struct dp *dp, const struct prom_query *q, struct service_te
 			 "1 while its health checks pass.", PROM_GAUGE);
 	prom_metric_init(&backends.resolved, q, "headgate_xdp_backend_", "neighbour_resolved",
 			 "1 while its next hop is known.", PROM_GAUGE);
-	(void)dp_each_service(dp, xdp_service, services);
+	prom_metric_init(&backends.draining, q, "headgate_xdp_backend_", "draining",
+			 "1 while only connections of the time before its removal are left.",
+			 PROM_GAUGE);
+	prom_metric_init(&backends.flows, q, "headgate_xdp_backend_", "flows",
+			 "Flows remembered for it.", PROM_GAUGE);
+	(void)dp_each_service(dp, xdp_service, &services);
 	(void)dp_each_backend(dp, xdp_backend, &backends);
 	for (unsigned i = 0; i < XDP_SVC_COUNT; i++)
-		service_text_join(out, &services[i].text);
+		service_text_join(out, &services.counter[i].text);
+	service_text_join(out, &services.tracked.text);
+	service_text_join(out, &services.flows.text);
 	for (unsigned i = 0; i < XDP_BE_COUNT; i++)
 		service_text_join(out, &backends.counter[i].text);
 	service_text_join(out, &backends.alive.text);
 	service_text_join(out, &backends.resolved.text);
+	service_text_join(out, &backends.draining.text);
+	service_text_join(out, &backends.flows.text);
 	xdp_verdicts(dp, q, out);
 }
 

@@ -105,7 +105,7 @@ void prom_metric_init(struct prom_metric *m, const struct prom_query *q, const c
 
 static void metric_head(struct prom_metric *m)
 {
-	static const char *const types[] = { "gauge", "counter", "summary" };
+	static const char *const types[] = { "gauge", "counter", "summary", "histogram" };
 
 	out_fmt(&m->text, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name,
 		types[m->type]);
@@ -179,6 +179,26 @@ void prom_put_summary(struct prom_metric *m, struct str labels, uint64_t sum_ms,
 	metric_line(m, STR("_count"), labels, STR_NULL, str_make(text, out_digits(text, count)));
 }
 
+/* The counts of Prometheus are cumulative. */
+void prom_put_histogram(struct prom_metric *m, struct str labels, const struct lb_histogram *h)
+{
+	char text[48], digits[24];
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < LB_TIME_BUCKETS; i++) {
+		int len = i < LB_TIME_BUCKETS - 1 ? snprintf(text, sizeof(text), ",le=\"%g\"",
+							     lb_time_bounds_us[i] / 1e6)
+						  : snprintf(text, sizeof(text), ",le=\"+Inf\"");
+
+		n += h->n[i];
+		metric_line(m, STR("_bucket"), labels, str_make(text, (size_t)len),
+			    str_make(digits, out_digits(digits, n)));
+	}
+	snprintf(text, sizeof(text), "%.6f", (double)h->sum_us / 1e6);
+	metric_line(m, STR("_sum"), labels, STR_NULL, str_from_cstr(text));
+	metric_line(m, STR("_count"), labels, STR_NULL, str_make(digits, out_digits(digits, n)));
+}
+
 bool prom_label(struct buf *labels, const char *name, struct str value)
 {
 	struct str n = str_from_cstr(name);
@@ -228,5 +248,7 @@ void prom_answer(struct ctl *ctl, struct service_call *c)
 	if (q.scopes & 1u << PROM_GLOBAL)
 		prom_global(ctl, &q, &c->body);
 	prom_rows(ctl, &q, &c->body);
+	if (q.scopes & 1u << PROM_RESOLVER)
+		prom_dns(ctl, &q, &c->body);
 	prom_own(ctl, &q, &c->body);
 }

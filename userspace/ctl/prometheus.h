@@ -22,7 +22,8 @@ enum prom_scope {
 enum prom_type {
 	PROM_GAUGE,
 	PROM_COUNTER,
-	PROM_SUMMARY
+	PROM_SUMMARY,
+	PROM_HISTOGRAM
 };
 
 struct prom_query {
@@ -52,6 +53,8 @@ void prom_metric_init(struct prom_metric *m, const struct prom_query *q, const c
 void prom_put_u64(struct prom_metric *m, struct str labels, struct str more, uint64_t v);
 void prom_put_value(struct prom_metric *m, struct str labels, struct str more, struct str value);
 /* Of a summary: the lines _sum (milliseconds, shown in seconds) and _count. */
+struct lb_histogram;
+void prom_put_histogram(struct prom_metric *m, struct str labels, const struct lb_histogram *h);
 void prom_put_summary(struct prom_metric *m, struct str labels, uint64_t sum_ms, uint64_t count);
 /* Appends name="value", escaped, behind a comma when there is something; false: no room. */
 bool prom_label(struct buf *labels, const char *name, struct str value);
@@ -62,6 +65,7 @@ void prom_rows(struct ctl *ctl, const struct prom_query *q, struct service_text 
 /* prom_own.c: what HAProxy has not: sums of times, workers, kernel tier. */
 void prom_own(struct ctl *ctl, const struct prom_query *q, struct service_text *out);
 /* prom_global.c */
+void prom_dns(struct ctl *ctl, const struct prom_query *q, struct service_text *out); /* prom_dns.c */
 void prom_global(struct ctl *ctl, const struct prom_query *q, struct service_text *out);
 
 #endif

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "ctl/cmd.h"
 #include "ctl/cmd_rows.h"
 #include "ctl/metrics.h"
@@ -52,11 +53,7 @@ static void info_str(struct info_writer *w, const char *name, const char *tags, 
 	}
 	info_begin(w, name, tags, "str");
 	if (w->form == INFO_JSON) {
-		putc('"', w->out);
-		for (const char *p = value; *p; p++)
-			if (*p != '"' && *p != '\\' && (unsigned char)*p >= 0x20)
-				putc(*p, w->out);
-		putc('"', w->out);
+		json_put_str(w->out, str_from_cstr(value));
 	} else {
 		fputs(value, w->out);
 	}
@@ -147,9 +144,9 @@ static void info_traffic(struct info_writer *w, const struct ctl *ctl,
 	info_u32(w, "SslBackendMaxKeyRate", "MMPV", 0);
 	info_u32(w, "SslCacheLookups", "MCPV", 0);
 	info_u32(w, "SslCacheMisses", "MCPV", 0);
-	info_u32(w, "CompressBpsIn", "MRPV", 0);
-	info_u32(w, "CompressBpsOut", "MRPV", 0);
-	info_u32(w, "CompressBpsRateLim", "CLPV", 0);
+	info_u32(w, "CompressBpsIn", "MRPV", r->comp_in.now);
+	info_u32(w, "CompressBpsOut", "MRPV", r->comp_out.now);
+	info_u32(w, "CompressBpsRateLim", "CLPV", g->maxcomprate * 1024);
 }
 
 static void info_state(struct info_writer *w, const struct ctl *ctl,

@@ -30,6 +30,7 @@ static void snapshot_drop_sockets(struct ctl *ctl, struct proxy_snapshot *snap)
 	for (unsigned i = 0; i < snap->n_binds; i++) {
 		if (snap->binds[i].socket)
 			listen_close(snap->binds[i].socket); /* the last user closes it */
+		bind_stats_close(ctl, &snap->binds[i]);
 		snap->binds[i].socket = NULL;
 	}
 }
@@ -59,6 +60,7 @@ static int snapshot_open_bind(struct ctl *ctl, struct proxy_snapshot *snap, stru
 			      struct err *err)
 {
 	struct proxy_bind *pb = &snap->binds[snap->n_binds];
+	struct tls_server *tls;
 	int rc = listen_open(b, ctl->n_workers, &ctl->listen_sockets, &pb->socket, err);
 
 	if (rc != 0)
@@ -69,12 +71,14 @@ static int snapshot_open_bind(struct ctl *ctl, struct proxy_snapshot *snap, stru
 	if (pb->socket->users == 1)
 		list_push_back(&ctl->listen_sockets, &pb->socket->link);
 	snap->n_binds++;
+	bind_stats_open(ctl, pb);
 	if (!b->is_ssl)
 		return 0;
-	rc = tls_server_new(snap->certs, b, &snap->conf->global, &pb->tls, err);
+	rc = tls_server_new(snap->certs, b, &snap->conf->global, &tls, err);
 	if (rc != 0)
 		return err_prefix(err, rc, "%s:%u:%u: error", b->pos.file, b->pos.line,
 				  b->pos.column);
+	atomic_init(&pb->tls, tls);
 	return 0;
 }
 
@@ -112,15 +116,16 @@ static int snapshot_server_tls(struct proxy_snapshot *snap, struct conf_proxy *p
 		return err_set(err, -ENOMEM, "out of memory");
 	list_for_each(l, &px->servers) {
 		struct conf_server *srv = list_entry(l, struct conf_server, link);
+		struct tls_client *cli;
 		int rc;
 
-		if (!srv->is_ssl && !srv->check_ssl)
+		if (!srv->needs_tls)
 			continue;
-		rc = tls_client_new(snap->certs, srv, &snap->conf->global,
-				    &snap->tls[px->index][srv->pos_in_backend], err);
+		rc = tls_client_new(snap->certs, srv, &snap->conf->global, &cli, err);
 		if (rc != 0)
 			return err_prefix(err, rc, "%s:%u:%u: error", srv->pos.file, srv->pos.line,
 					  srv->pos.column);
+		atomic_init(&snap->tls[px->index][srv->pos_in_backend], cli);
 	}
 	return 0;
 }
@@ -168,6 +173,7 @@ int ctl_build_snapshot(struct ctl *ctl, struct conf *conf, struct proxy_snapshot
 		snapshot_free_parts(ctl, snap);
 		return rc;
 	}
+	cert_store_freeze(snap->certs);
 	*ret_snap = snap;
 	return 0;
 }
@@ -179,15 +185,18 @@ int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
 	if (rc != 0) {
 		lb_registry_abort(&ctl->registry, snap->conf, snap->backends);
 		snapshot_free_parts(ctl, snap);
-		return err_set(
-			err, rc,
-			"%d configurations are still in use by old connections; try again later",
-			SNAPSHOT_GENERATIONS);
+		return err_set(err, rc,
+			       "%d configurations are still in use by old connections ('show "
+			       "snapshots' tells which); "
+			       "try again when one has ended",
+			       SNAPSHOT_GENERATIONS);
 	}
 	lb_registry_commit(&ctl->registry, snap->conf, snap->backends);
 	stick_registry_commit(&ctl->stick, snap->conf,
 			      ctl->loop ? loop_now(ctl->loop) / 1000000 : 0);
+	conf_set_proc_vars(snap->conf, ctl->loop ? loop_wall(ctl->loop) : 0);
 	ctl->current = snap;
+	ctl_drop_cert_change(ctl); /* it was about a store that is on its way out */
 	if (!ctl->workers)
 		return 0;
 	for (unsigned i = 0; i < ctl->n_workers; i++)
@@ -245,8 +254,7 @@ static int check_proxy_tls(struct cert_store *certs, struct conf *conf, struct c
 	list_for_each(l, &px->servers) {
 		struct conf_server *srv = list_entry(l, struct conf_server, link);
 
-		if ((srv->is_ssl || srv->check_ssl) &&
-		    tls_client_new(certs, srv, &conf->global, &back, &err) != 0)
+		if (srv->needs_tls && tls_client_new(certs, srv, &conf->global, &back, &err) != 0)
 			rc = check_said(&srv->pos, &err);
 	}
 	return rc;

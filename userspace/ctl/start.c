@@ -14,11 +14,12 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "ctl/ctl_priv.h"
+#include "ctl/handover.h"
+#include "lb/maglev.h"
 
 /* --- descriptors --------------------------------------------------------------------------------- */
 
@@ -63,6 +64,29 @@ int start_limits(struct ctl *ctl, const struct conf *conf, struct err *err)
 	return 0;
 }
 
+/* --- taking over from an old process ---------------------------------------------------------------- */
+
+/* A master has asked for the sockets itself; the datapath is the worker process's in any case. */
+int start_take_over(struct ctl *ctl, struct err *err)
+{
+	if (!ctl->take_over || ctl->is_worker)
+		return 0;
+	return take_over_sockets(ctl->take_over, ctl->opts->take_over, ctl->n_workers,
+				 &ctl->listen_sockets, err);
+}
+
+void start_end_take_over(struct ctl *ctl)
+{
+	struct list *l, *next;
+
+	if (!ctl->take_over)
+		return;
+	list_for_each_safe(l, next, &ctl->listen_sockets)
+		listen_drop_received(list_entry(l, struct listen_socket, link));
+	take_over_close(ctl->take_over);
+	ctl->take_over = NULL;
+}
+
 /* --- datapath -------------------------------------------------------------------------------------- */
 
 static void start_notice(void *ctx, const char *text)
@@ -70,19 +94,38 @@ static void start_notice(void *ctx, const char *text)
 	log_msg(LOG_LVL_NOTICE, "%s", text);
 }
 
-static unsigned count_l4_slots(const struct conf *conf)
+static uint32_t count_l4_slots(const struct conf *conf)
 {
-	struct list *l;
-	unsigned n = 0;
+	struct list *l, *b;
+	uint64_t n = 0;
 
 	list_for_each(l, &conf->proxies) {
 		const struct conf_proxy *px = list_entry(l, struct conf_proxy, link);
+		uint32_t slots = px->maglev_table_size ? px->maglev_table_size
+						       : maglev_table_size(px->n_servers);
 
+		/* Each address and port has a table of its own. */
 		if (px->mode == CONF_MODE_L4)
-			n += px->maglev_table_size ? px->maglev_table_size
-						   : px->n_servers * 200 + 4093;
+			list_for_each(b, &px->binds)
+				n += (slots + HG_SLOTS_PER_BLOCK - 1) & ~(HG_SLOTS_PER_BLOCK - 1u);
 	}
-	return n;
+	return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+/* Every service of the section has a range up to the largest id. */
+static void count_quic_ids(const struct conf_proxy *px, struct dp_opts *o)
+{
+	struct list *l;
+	uint32_t n = 0;
+
+	list_for_each(l, &px->servers) {
+		const struct conf_server *cs = list_entry(l, struct conf_server, link);
+
+		if (cs->has_quic_id && cs->quic_id >= n)
+			n = cs->quic_id + 32u; /* rounded up to whole blocks */
+	}
+	list_for_each(l, &px->binds)
+		o->n_quic_ids += n;
 }
 
 static void count_rows(const struct conf *conf, struct dp_opts *o)
@@ -97,7 +140,15 @@ static void count_rows(const struct conf *conf, struct dp_opts *o)
 		list_for_each(b, &px->binds)
 			o->n_services++;
 		o->n_backends += px->n_servers;
+		count_quic_ids(px, o);
+		if (px->mode == CONF_MODE_L4 && px->learn_window / 1000000000 > o->learn_window_s)
+			o->learn_window_s = (uint32_t)(px->learn_window / 1000000000);
+		if (px->mode == CONF_MODE_L4 && px->forward == FORWARD_NAT && !px->is_disabled)
+			o->n_nat = conf->global.xdp_nat_connections
+					   ? conf->global.xdp_nat_connections
+					   : HG_NAT_CONNS_DEFAULT;
 	}
+	o->n_flows = conf->global.xdp_flow_entries;
 	/* Room for what a reload may add before rows of the old configuration are given back. */
 	o->n_l7_services = o->n_l7_services * 4 + 64;
 	o->n_l7_backends = o->n_l7_backends * 4 + 256;
@@ -156,7 +207,7 @@ int start_datapath(struct ctl *ctl, const struct conf *conf, struct err *err)
 	};
 	uint32_t n = 0;
 	void *mem;
-	int rc = check_interfaces(conf, err);
+	int lock, rc = check_interfaces(conf, err);
 
 	if (rc != 0)
 		return rc;
@@ -167,7 +218,13 @@ int start_datapath(struct ctl *ctl, const struct conf *conf, struct err *err)
 		o.bpffs = ctl->bpffs;
 	}
 	count_rows(conf, &o);
+	lock = ctl->take_over ? take_over_lock(ctl->take_over, err) : 0;
+	if (lock < 0)
+		return lock;
+	o.lock_fd = lock;
 	rc = dp_open(&o, &ctl->dp, err);
+	if (lock)
+		close(lock);
 	if (rc != 0) {
 		ctl->dp = NULL;
 		if (is_needed)
@@ -185,20 +242,65 @@ int start_datapath(struct ctl *ctl, const struct conf *conf, struct err *err)
 	return 0;
 }
 
+/* Servers of L4 services that the process before us took for dead stay so until a check passes. */
+void start_adopted_states(struct ctl *ctl)
+{
+	struct list *p, *l;
+
+	if (!ctl->dp)
+		return;
+	list_for_each(p, &ctl->current->conf->proxies) {
+		const struct conf_proxy *px = list_entry(p, struct conf_proxy, link);
+
+		if (px->mode != CONF_MODE_L4)
+			continue;
+		list_for_each(l, &px->servers) {
+			const struct conf_server *cs = list_entry(l, struct conf_server, link);
+			struct server *s =
+				ctl->current->backends[px->index]->servers[cs->pos_in_backend];
+
+			if (!cs->has_check || !dp_was_down(ctl->dp, &s->addr))
+				continue;
+			s->check.health = 0;
+			server_set_op(&ctl->registry, s, SERVER_STOPPED);
+		}
+	}
+}
+
+static bool has_tunnelled_check(const struct conf *conf)
+{
+	struct list *p, *s;
+
+	list_for_each(p, &conf->proxies)
+		list_for_each(s, &list_entry(p, struct conf_proxy, link)->servers)
+			if (list_entry(s, struct conf_server, link)->check_via_tunnel)
+				return true;
+	return false;
+}
+
 int start_attach(struct ctl *ctl, const struct conf *conf, struct err *err)
 {
 	struct list *l;
+	int rc = ctl->dp ? dp_guard_configure(ctl->dp, conf, err) : 0;
 
+	if (rc != 0)
+		return rc;
 	list_for_each(l, &conf->global.xdp_interfaces) {
 		const struct conf_xdp_interface *i = list_entry(l, struct conf_xdp_interface, link);
-		int rc = dp_attach(ctl->dp, i->name, (enum dp_attach_mode)i->mode, i->is_exclusive,
-				   err);
 
+		rc = dp_attach(ctl->dp, i->name, (enum dp_attach_mode)i->mode, i->is_exclusive,
+			       err);
 		if (rc != 0)
 			return err_prefix(err, rc, "%s:%u:%u: error", i->pos.file, i->pos.line,
 					  i->pos.column);
 	}
-	return 0;
+	rc = ctl->dp ? dp_syn_configure(ctl->dp, conf, err) : 0;
+	if (rc == 0 && ctl->dp)
+		rc = dp_steer_configure(ctl->dp, conf, err);
+	if (rc != 0)
+		return rc;
+	/* A host that cannot do it should say so now, not at the first check. */
+	return ctl->dp && has_tunnelled_check(conf) ? dp_checks_open(ctl->dp, err) : 0;
 }
 
 /*
@@ -224,6 +326,8 @@ void stop_datapath(struct ctl *ctl, bool is_failed_start)
 		has_ours |= !found[i].is_foreign;
 	dp_close(ctl->dp);
 	ctl->dp = NULL;
+	if (ctl->is_handed_over || ctl->taker)
+		return; /* all of it is the new process's */
 	if ((is_failed_start && ctl->is_attached_here) || !has_ours) {
 		if (dp_detach(ctl->bpffs, NULL, &err) != 0 && has_ours)
 			log_msg(LOG_LVL_ERR, "%s", err.text);
@@ -334,11 +438,12 @@ static void start_tell_old(const struct ctl_options *o)
 
 void start_ready(struct ctl *ctl)
 {
-	const char *path = getenv("NOTIFY_SOCKET");
-	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	char text[96];
-	int fd, n;
-
+	if (ctl->take_over)
+		take_over_done(ctl->take_over);
+	/* Before the end of the take-over, which drops what was not kept. */
+	listen_keep_received(&ctl->listen_sockets);
+	if (ctl->take_over)
+		start_end_take_over(ctl);
 	start_tell_old(ctl->opts);
 	if (ctl->ready_fd >= 0) {
 		/* The parent has seen all messages it needs; from here on the terminal is not ours. */
@@ -355,17 +460,5 @@ void start_ready(struct ctl *ctl)
 		}
 		log_set_stderr(false);
 	}
-	if (!path || (path[0] != '/' && path[0] != '@') || strlen(path) >= sizeof(un.sun_path))
-		return;
-	memcpy(un.sun_path, path, strlen(path) + 1);
-	if (un.sun_path[0] == '@')
-		un.sun_path[0] = '\0';
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return;
-	n = snprintf(text, sizeof(text), "READY=1\nMAINPID=%d\nSTATUS=Ready.\n",
-		     (int)(ctl->is_worker ? getppid() : getpid()));
-	(void)!sendto(fd, text, (size_t)n, MSG_NOSIGNAL, (struct sockaddr *)&un,
-		      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
-	close(fd);
+	notify_ready(ctl);
 }

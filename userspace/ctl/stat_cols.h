@@ -178,6 +178,7 @@ int stat_each_row(struct ctl *ctl, const struct stat_filter *f,
 		  int (*fn)(void *ctx, const struct stat_row *row), void *ctx);
 
 /* Output forms. */
+void stat_schema(FILE *f); /* of the JSON forms, stat_schema.c */
 void stat_csv_header(FILE *out);
 void stat_csv_row(FILE *out, const struct stat_row *row);
 void stat_typed_row(FILE *out, const struct stat_row *row);

@@ -56,7 +56,8 @@ static const char *algo_name(const struct conf_proxy *px)
 {
 	static const char *const names[] = { "roundrobin", "static-rr", "leastconn", "first",
 					     "source",	   "uri",	"url_param", "hdr",
-					     "random",	   "hash",	"maglev",    "peak-ewma" };
+					     "random",	   "hash",	"maglev",    "peak-ewma",
+					     "rdp-cookie" };
 
 	return names[px->balance.algo];
 }
@@ -157,13 +158,15 @@ static void fill_frontend(struct ctl *ctl, const struct conf_proxy *px, const st
 	metrics_service_sum(ctl, &be->fe_stats, &c);
 	row_begin(r, STAT_TYPE_FRONTEND, px, "FRONTEND", 0);
 	fill_traffic(r, &c);
-	set_limit(r, STAT_SLIM, px->maxconn ? px->maxconn : atomic_load(&ctl->shared.maxconn));
+	set_limit(r, STAT_SLIM,
+		  atomic_load(&be->fe_maxconn) ? atomic_load(&be->fe_maxconn)
+					       : atomic_load(&ctl->shared.maxconn));
 	set_u64(r, STAT_DREQ, c.req_denied);
 	set_u64(r, STAT_EREQ, c.req_errors);
 	set_str(r, STAT_STATUS,
-		px->is_disabled || ctl->phase != CTL_RUNNING ? "STOP"
-		: be->is_fe_paused			     ? "PAUSED"
-							     : "OPEN");
+		px->is_disabled || be->is_fe_shut || ctl->phase != CTL_RUNNING ? "STOP"
+		: be->is_fe_paused					       ? "PAUSED"
+									       : "OPEN");
 	fill_rates(r, rates);
 	set_u32(r, STAT_RATE_LIM, px->rate_limit_sessions);
 	set_u32(r, STAT_REQ_RATE, rates->requests.now);
@@ -188,6 +191,30 @@ static void fill_frontend(struct ctl *ctl, const struct conf_proxy *px, const st
 	set_u64(r, STAT_H3REQ, 0);
 }
 
+static void fill_listener(struct ctl *ctl, const struct conf_proxy *px, const struct proxy_bind *pb,
+			  struct stat_row *r)
+{
+	uint32_t max = pb->conf->maxconn, n = atomic_load(&pb->socket->n_conns);
+	struct hg_l7_counters c;
+	char text[ADDR_TEXT_MAX];
+
+	metrics_service_sum(ctl, &pb->stats, &c);
+	row_begin(r, STAT_TYPE_LISTENER, px, pb->conf->name, pb->conf->id);
+	fill_traffic(r, &c);
+	set_u32(r, STAT_SLIM, max);
+	set_u64(r, STAT_DREQ, c.req_denied);
+	set_u64(r, STAT_EREQ, c.req_errors);
+	set_str(r, STAT_STATUS,
+		ctl->current->backends[px->index]->is_fe_paused ? "WAITING"
+		: max && n >= max				? "FULL"
+								: "OPEN");
+	if (pb->conf->ep.kind == ENDPOINT_IP && addr_format(&pb->conf->ep.addr, text, sizeof(text)))
+		set_fmt(r, STAT_ADDR, "%s", text);
+	set_u64(r, STAT_CONN_TOT, c.sessions);
+	set_u64(r, STAT_DCON, c.conn_denied);
+	set_u64(r, STAT_DSES, c.sess_denied);
+}
+
 static void fill_check(struct stat_row *r, const struct server *s, const struct conf_server *cs)
 {
 	if (!cs->has_check)
@@ -204,6 +231,22 @@ static void fill_check(struct stat_row *r, const struct server *s, const struct 
 	set_u32(r, STAT_CHECK_RISE, cs->rise);
 	set_u32(r, STAT_CHECK_FALL, cs->fall);
 	set_u32(r, STAT_CHECK_HEALTH, s->check.health);
+}
+
+static void fill_agent(struct stat_row *r, const struct server *s, const struct conf_server *cs)
+{
+	if (!cs->has_agent)
+		return;
+	set_fmt(r, STAT_AGENT_STATUS, "%s%s", s->agent.is_running ? "* " : "",
+		check_status_code((enum check_status)s->agent.status));
+	if (s->agent.status >= CHECK_STATUS_L7OK)
+		set_u32(r, STAT_AGENT_CODE, s->agent.code);
+	set_u32(r, STAT_AGENT_DURATION, s->agent.duration_ms);
+	set_str(r, STAT_LAST_AGT, s->agent.desc);
+	set_str(r, STAT_AGENT_DESC, check_status_text((enum check_status)s->agent.status));
+	set_u32(r, STAT_AGENT_RISE, 1);
+	set_u32(r, STAT_AGENT_FALL, 1);
+	set_u32(r, STAT_AGENT_HEALTH, s->agent.health);
 }
 
 static uint64_t down_seconds(uint64_t sum, uint64_t since)
@@ -241,6 +284,7 @@ static void fill_server(struct ctl *ctl, const struct conf_proxy *px, const stru
 		set_fmt(r, STAT_TRACKED, "%s/%s", cs->track_server->proxy->name,
 			cs->track_server->name);
 	fill_check(r, s, cs);
+	fill_agent(r, s, cs);
 	if (px->mode == CONF_MODE_HTTP)
 		fill_responses(r, &c);
 	if (s->addr.sa.sa_family && addr_format(&s->addr, text, sizeof(text)))
@@ -328,6 +372,25 @@ static int walk_servers(struct stat_walk *w, const struct conf_proxy *px,
 	return 0;
 }
 
+/* With option socket-stats. */
+static int walk_listeners(struct stat_walk *w, const struct conf_proxy *px)
+{
+	const struct proxy_snapshot *snap = w->ctl->current;
+
+	for (unsigned i = 0; i < snap->n_binds; i++) {
+		const struct proxy_bind *pb = &snap->binds[i];
+		int rc;
+
+		if (pb->conf->proxy != px || !pb->stats.rows ||
+		    (w->f->sid >= 0 && pb->conf->id != (uint32_t)w->f->sid))
+			continue;
+		fill_listener(w->ctl, px, pb, &w->row);
+		if ((rc = w->fn(w->ctx, &w->row)) != 0)
+			return rc;
+	}
+	return 0;
+}
+
 static int walk_proxy(struct stat_walk *w, const struct conf_proxy *px)
 {
 	const struct lb_backend *be = w->ctl->current->backends[px->index];
@@ -337,6 +400,8 @@ static int walk_proxy(struct stat_walk *w, const struct conf_proxy *px)
 		fill_frontend(w->ctl, px, be, &w->row);
 		rc = w->fn(w->ctx, &w->row);
 	}
+	if (rc == 0 && (px->caps & CONF_CAP_FRONTEND) && (w->f->types & 8))
+		rc = walk_listeners(w, px);
 	if (rc == 0 && (px->caps & CONF_CAP_BACKEND) && (w->f->types & 4))
 		rc = walk_servers(w, px, be);
 	if (rc == 0 && (px->caps & CONF_CAP_BACKEND) && (w->f->types & 2)) {

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "ctl/stat_cols.h"
 
 static const struct {
@@ -100,22 +101,6 @@ void stat_typed_row(FILE *out, const struct stat_row *row)
 	}
 }
 
-static void json_string(FILE *out, const char *s)
-{
-	putc('"', out);
-	for (; *s; s++) {
-		unsigned char ch = (unsigned char)*s;
-
-		if (ch == '"' || ch == '\\')
-			fprintf(out, "\\%c", ch);
-		else if (ch < 0x20)
-			fprintf(out, "\\u%04x", ch);
-		else
-			putc(ch, out);
-	}
-	putc('"', out);
-}
-
 /* The words that HAProxy's JSON uses for the tag letters. */
 static const char *tag_word(unsigned pos, char letter)
 {
@@ -177,7 +162,7 @@ void stat_json_row(FILE *out, const struct stat_row *row, bool is_first)
 			tag_word(1, columns[c].tags[1]), tag_word(2, columns[c].tags[2]),
 			kind_name(v->kind));
 		if (v->kind == STAT_STR)
-			json_string(out, v->str);
+			json_put_str(out, str_from_cstr(v->str));
 		else
 			value_number(out, v);
 		fputs("}}", out);

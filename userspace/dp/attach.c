@@ -209,8 +209,8 @@ static int attach_failed(const char *ifname, unsigned ifindex, int rc, struct er
 	return err_set(err, rc, "%s: cannot attach: %s", ifname, strerror(-rc));
 }
 
-int dp_attach(struct dp *dp, const char *ifname, enum dp_attach_mode mode, bool is_exclusive,
-	      struct err *err)
+static int attach_mode(struct dp *dp, const char *ifname, enum dp_attach_mode mode,
+		       bool is_exclusive, struct err *err)
 {
 	unsigned ifindex = if_nametoindex(ifname);
 	int rc;
@@ -219,6 +219,8 @@ int dp_attach(struct dp *dp, const char *ifname, enum dp_attach_mode mode, bool 
 	if (!ifindex)
 		return err_set(err, -ENODEV, "there is no interface '%s' on this host", ifname);
 	rc = link_replace(dp, ifname);
+	if (rc == 0)
+		dp_carry_again(dp);
 	if (rc != -ENOENT)
 		return rc == 0 ? 0 : attach_failed(ifname, ifindex, rc, err);
 	rc = attach_one_mode(dp, ifname, ifindex, mode == DP_MODE_AUTO ? DP_MODE_NATIVE : mode,
@@ -232,6 +234,21 @@ int dp_attach(struct dp *dp, const char *ifname, enum dp_attach_mode mode, bool 
 				  ifname, strerror(-native_rc));
 	}
 	return rc == 0 ? 0 : attach_failed(ifname, ifindex, rc, err);
+}
+
+int dp_attach(struct dp *dp, const char *ifname, enum dp_attach_mode mode, bool is_exclusive,
+	      struct err *err)
+{
+	int rc = attach_mode(dp, ifname, mode, is_exclusive, err);
+	const char *attached = "";
+
+	if (rc != 0)
+		return rc;
+	if (attached_prog(if_nametoindex(ifname), &attached) && strcmp(attached, "native") == 0)
+		dp->is_native = true;
+	if (dp->backends)
+		dp_ports_check(dp);
+	return 0;
 }
 
 /* --- detach -------------------------------------------------------------------------------------------------- */
@@ -309,6 +326,9 @@ static int detach_role(const char *bpffs, enum hg_role role, const char *ifname,
 		if (ifname && strcmp(ifname, i->if_name) != 0)
 			continue;
 		one = detach_interface(dir, i->if_name);
+		dp_checks_detach(i->if_index);
+		if (role == HG_ROLE_EDGE)
+			dp_syn_detach(i->if_index);
 		if (one == 0)
 			found++;
 		else if (one != -ENOENT)

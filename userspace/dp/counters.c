@@ -25,6 +25,53 @@
 	  "what later fragments follow")                                                          \
 	X(QUIC_IDS, "quic_ids", "block of 32 server ids", "hg_quic_block", "control",             \
 	  "backends by connection id")                                                            \
+	X(DENY4, "deny4", "IPv4 prefix", "hg_deny", "control, tools", "denied prefixes of IPv4")  \
+	X(DENY6, "deny6", "IPv6 prefix", "hg_deny", "control, tools", "denied prefixes of IPv6")  \
+	X(DENY_CELLS, "deny_cells", "line of 32 counts", "hg_deny_cells", "control, tools",       \
+	  "where it is worth to ask for a denied prefix")                                         \
+	X(SOURCES, "sources", "line of 8 sources", "hg_source_line", "XDP",                       \
+	  "what sources with a limit have used")                                                  \
+	X(LIVE_SOURCES, "live_sources", "line of 8 sources", "hg_live_line", "live_conns",        \
+	  "connections now, by source")                                                           \
+	X(SOURCE_GROUPS, "source_groups", "group of sources", "hg_source_group", "XDP",           \
+	  "what sources with a limit have used together")                                         \
+	X(SOURCE_SEEN, "source_seen", "line of 4 sources", "hg_seen_line", "XDP",                 \
+	  "SYNs and drops by source, while a rule asks for them")                                 \
+	X(SERVICE_GUARD, "service_guard", "service id", "hg_service_guard", "control, XDP",       \
+	  "limits of a service")                                                                  \
+	X(ALLOW4, "allow4", "service id, IPv4 prefix", "__u32", "control",                        \
+	  "who may use a service, IPv4")                                                          \
+	X(ALLOW6, "allow6", "service id, IPv6 prefix", "__u32", "control",                        \
+	  "who may use a service, IPv6")                                                          \
+	X(SYN_CONTROL, "syn_control", "0", "hg_syn_control", "control, XDP",                      \
+	  "keys of SYN cookies, and when they are used")                                          \
+	X(SYN_SERVICES, "syn_services", "service id", "hg_syn_service", "XDP",                    \
+	  "whose SYNs are answered by cookies")                                                   \
+	X(STEER, "steer", "0", "hg_steer", "control", "CPUs that packets for the L7 tier go to")  \
+	X(STEER_CPUS, "steer_cpus", "CPU", "length of its queue", "control",                      \
+	  "the same as the kernel wants it, with a thread each")                                  \
+	X(DROP_EVENTS, "drop_events", "CPU * 256 + n", "hg_drop_event", "XDP",                    \
+	  "the last drops of every CPU")                                                          \
+	X(CAPTURE, "capture", "0", "hg_capture", "the capturing tool",                            \
+	  "what the running capture wants")                                                       \
+	X(CAPTURE_RING, "capture_ring", "-", "hg_frame", "XDP", "captured frames, a ring buffer") \
+	X(XDP_PORTS, "xdp_ports", "interface index", "interface index", "control",                \
+	  "interfaces that packets may be redirected to")                                         \
+	X(NAT_CONNS, "nat_conns", "row", "hg_nat_conn", "XDP, control",                           \
+	  "NAT connections, both directions in one row")                                          \
+	X(NAT_ADDRS, "nat_addrs", "row", "hg_nat_addrs", "XDP", "their whole addresses")          \
+	X(NAT_LINES, "nat_lines", "line of 8 fingerprints", "hg_nat_line", "XDP, control",        \
+	  "from a client's packet to its row")                                                    \
+	X(NAT_FRAGMENTS, "nat_fragments", "line of 5 datagrams", "hg_line", "XDP",                \
+	  "what later fragments of NAT follow")                                                   \
+	X(NAT_SERVICES, "nat_services", "service id", "hg_nat_service", "control",                \
+	  "what new NAT connections need")                                                        \
+	X(NAT_CONTROL, "nat_control", "0", "hg_nat_control", "control, XDP",                      \
+	  "which packets may be answers to NAT")                                                  \
+	X(LIVE_BACKENDS, "live_backends", "backend id", "hg_live", "XDP, control",                \
+	  "connections now, and their limit")                                                     \
+	X(LIVE_SERVICES, "live_services", "service id", "hg_live", "XDP, live_conns, control",    \
+	  "connections now, and their limit")                                                     \
 	X(XDP_VERDICTS, "xdp_verdicts", "CPU", "hg_verdict_counters", "XDP",                      \
 	  "verdicts, drop reasons, events")                                                       \
 	X(META, "meta", "0", "hg_meta", "loader", "version and sizes of what is loaded")          \
@@ -35,7 +82,9 @@
 	X(STATS_BACKENDS, "stats_backends", "id * workers + worker", "hg_l7_counters", "workers", \
 	  "traffic per backend and server")                                                       \
 	X(STATS_WORKERS, "stats_workers", "worker", "hg_worker_counters", "workers",              \
-	  "each worker's life")
+	  "each worker's life")                                                                   \
+	X(LIVE_MARKS, "live_marks", "socket", "hg_live_mark", "live_conns",                       \
+	  "what counted connections are counted as")
 
 static const struct dp_map_doc map_docs[] = {
 #define X(id, name, key, value, writer, help) { name, key, value, writer, help },
@@ -65,11 +114,33 @@ static const char *const drop_helps[] = {
 #undef X
 };
 
+static const char *const event_names[] = {
+#define X(name, help) #name,
+	HG_EVENTS(X)
+#undef X
+};
+
+static const char *const event_helps[] = {
+#define X(name, help) help,
+	HG_EVENTS(X)
+#undef X
+};
+
 static const char *const verdict_names[] = {
 #define X(name, help) #name,
 	HG_VERDICTS(X)
 #undef X
 };
+
+const char *dp_event_name(unsigned event)
+{
+	return event < HG_EVENT_COUNT ? event_names[event] : "?";
+}
+
+const char *dp_event_help(unsigned event)
+{
+	return event < HG_EVENT_COUNT ? event_helps[event] : "";
+}
 
 const char *dp_drop_name(unsigned drop)
 {
@@ -137,12 +208,21 @@ int dp_each_service(struct dp *dp, int (*fn)(void *ctx, const struct dp_service_
 						.name = s->name ? s->name : "",
 						.id = id,
 						.mode = s->row.mode,
-						.slots = s->row.slots };
+						.slots = s->row.slots,
+						.tracked = s->n_tracked,
+						.flows = s->n_flows,
+						.syn_rate = s->syn_rate,
+						.n_allow = s->n_allow,
+						.has_allow = s->has_allow };
+		const struct hg_live *live = dp->nat.live_services;
 		int rc;
 
 		if (!s->is_used || s->row.mode == HG_MODE_ADDR)
 			continue; /* an address row is no service */
 		sum_service(dp, id, &info.sum);
+		info.conns = live ? live[id].conns : 0;
+		info.maxconn = live ? live[id].limit : 0;
+		info.are_cookies_on = dp_syn_is_on(dp, id);
 		if ((rc = fn(ctx, &info)) != 0)
 			return rc;
 	}
@@ -160,7 +240,10 @@ int dp_each_backend(struct dp *dp, int (*fn)(void *ctx, const struct dp_backend_
 										: "",
 						.server_name = b->server_name ? b->server_name : "",
 						.flags = row->flags,
+						.is_draining = dp->is_synced && !b->is_wanted,
+						.flows = b->n_flows,
 						.neigh = row->neigh };
+		const struct hg_live *live = dp->nat.live_backends;
 		int rc;
 
 		if (!b->is_used)
@@ -168,6 +251,8 @@ int dp_each_backend(struct dp *dp, int (*fn)(void *ctx, const struct dp_backend_
 		if (!if_indextoname(row->ifindex, info.ifname))
 			memcpy(info.ifname, "-", 2);
 		sum_backend(dp, id, &info.sum);
+		info.conns = live ? live[id].conns : 0;
+		info.maxconn = live ? live[id].limit : 0;
 		if ((rc = fn(ctx, &info)) != 0)
 			return rc;
 	}

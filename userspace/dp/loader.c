@@ -80,7 +80,7 @@ static int loader_fail(struct err *err, int rc, const char *what)
 		       libbpf_said[0] ? ": " : "", libbpf_said);
 }
 
-/* --- directory and lock ------------------------------------------------------------------------------ */
+/* --- directory ------------------------------------------------------------------------------ */
 
 static int loader_mount(const char *bpffs, struct err *err)
 {
@@ -104,19 +104,6 @@ static int loader_make_dir(struct dp *dp, const char *bpffs, struct err *err)
 	    (mkdir(dp->dir, 0700) != 0 && errno != EEXIST))
 		return err_set(err, -errno, "cannot make %s: %m%s", dp->dir, loader_hint(-errno));
 	return 0;
-}
-
-/* 0 owner, 1 somebody else is. */
-static int loader_lock(struct dp *dp, struct err *err)
-{
-	dp->lock_fd = open(dp->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dp->lock_fd < 0)
-		return err_set(err, -errno, "cannot open %s: %m", dp->dir);
-	if (flock(dp->lock_fd, LOCK_EX | LOCK_NB) == 0)
-		return 0;
-	close(dp->lock_fd);
-	dp->lock_fd = -1;
-	return 1;
 }
 
 /* --- maps ----------------------------------------------------------------------------------------------- */
@@ -214,36 +201,48 @@ static uint32_t round_up_pow2(uint32_t v)
 	return p;
 }
 
-/* Sizes with room for what reloads may add; see docs/DATAPATH.md for what they cost. */
 /* The coarse clock moves once per jiffy, so its resolution tells how many there are in a second. */
-static uint32_t loader_tick_shift(void)
+static uint32_t loader_hz(void)
 {
 	struct timespec res = { .tv_nsec = 4000000 };
 
 	(void)clock_getres(CLOCK_MONOTONIC_COARSE, &res);
-	return hg_tick_shift((uint32_t)(1000000000 / (res.tv_nsec > 0 ? res.tv_nsec : 4000000)));
+	return (uint32_t)(1000000000 / (res.tv_nsec > 0 ? res.tv_nsec : 4000000));
 }
 
+static uint32_t round_up_lines(uint64_t entries)
+{
+	uint32_t lines = HG_FLOW_LINES_MIN;
+
+	while ((uint64_t)lines * HG_LINE_WAYS < entries && lines < HG_FLOW_LINES_MAX)
+		lines *= 2;
+	return lines;
+}
+
+/* Sizes with room for what reloads may add; see docs/DATAPATH.md for what they cost. */
 static void loader_size(const struct dp_opts *o, struct hg_rodata *ro, uint32_t *ret_blocks)
 {
 	uint32_t services = round_up_pow2(o->n_services * 2 + 32);
 	uint32_t backends = round_up_pow2(o->n_backends * 2 + 64);
-	uint64_t slots = (uint64_t)o->n_slots * 3 + 65536;
+	uint64_t slots = (uint64_t)o->n_slots + o->n_slots / 8 + HG_SLOTS_SPARE;
 
 	ro->max_services = services > HG_MAX_SERVICES ? HG_MAX_SERVICES : services;
 	ro->max_backends = backends > HG_MAX_BACKENDS ? HG_MAX_BACKENDS : backends;
-	ro->service_mask = (ro->max_services * 2 > HG_SERVICE_BUCKETS_MAX ? HG_SERVICE_BUCKETS_MAX
-									  : ro->max_services * 2) -
+	ro->service_mask = (ro->max_services * 4 > HG_SERVICE_BUCKETS_MAX ? HG_SERVICE_BUCKETS_MAX
+									  : ro->max_services * 4) -
 			   1;
 	ro->n_cpus = (uint32_t)libbpf_num_possible_cpus();
 	ro->hash_seed = o->hash_seed;
-	ro->flow_mask = HG_FLOW_LINES_DEFAULT - 1;
+	ro->flow_mask = (o->n_flows ? round_up_lines(o->n_flows) : HG_FLOW_LINES_DEFAULT) - 1;
 	ro->fragment_mask = HG_FRAGMENT_LINES_DEFAULT - 1;
-	ro->tick_shift = loader_tick_shift();
+	ro->tick_shift = hg_tick_shift(loader_hz());
 	ro->fragment_ticks = HG_RODATA_DEFAULT_FRAGMENT_TICKS;
 	ro->flow_idle_ticks = HG_RODATA_DEFAULT_FLOW_IDLE;
+	if (o->learn_window_s > ro->flow_idle_ticks) /* a tick is at least a second */
+		ro->flow_idle_ticks = o->learn_window_s;
 	ro->learn_per_jiffy = HG_RODATA_DEFAULT_LEARN;
 	ro->icmp_per_jiffy = HG_RODATA_DEFAULT_ICMP;
+	dp_nat_size(o, ro);
 	*ret_blocks = (uint32_t)(slots / HG_SLOTS_PER_BLOCK);
 }
 
@@ -251,22 +250,32 @@ static int loader_load_edge(struct dp *dp, const struct dp_opts *o, struct err *
 {
 	struct xdp_lb_bpf *skel = xdp_lb_bpf__open();
 	struct hg_rodata ro = { 0 };
-	uint32_t blocks;
+	uint32_t blocks, quic = HG_QUIC_BLOCKS_DEFAULT + 2 * dp_quic_blocks_of(o->n_quic_ids);
 	int rc;
 
 	if (!skel)
 		return loader_fail(err, -errno, "cannot open the balancer");
 	loader_size(o, &ro, &blocks);
+	dp_carry_sizes(dp, &ro, &blocks, &quic);
+	rc = dp->before ? bpf_map__reuse_fd(skel->maps.live_sources,
+					    dp->before->maps[DP_MAP_LIVE_SOURCES].fd)
+			: 0;
 	memcpy((void *)&skel->rodata->ro, &ro, sizeof(ro));
-	if (bpf_map__set_max_entries(skel->maps.services, (ro.service_mask + 1) * 2) != 0 ||
+	if (rc != 0 ||
+	    bpf_map__set_max_entries(skel->maps.services, (ro.service_mask + 1) * 2) != 0 ||
 	    bpf_map__set_max_entries(skel->maps.slots, blocks) != 0 ||
 	    bpf_map__set_max_entries(skel->maps.backends, ro.max_backends) != 0 ||
 	    bpf_map__set_max_entries(skel->maps.xdp_services, ro.max_services * ro.n_cpus) != 0 ||
 	    bpf_map__set_max_entries(skel->maps.xdp_backends, ro.max_backends * ro.n_cpus) != 0 ||
 	    bpf_map__set_max_entries(skel->maps.xdp_cpus, ro.n_cpus) != 0 ||
+	    bpf_map__set_max_entries(skel->maps.drop_events, ro.n_cpus * HG_DROP_EVENTS) != 0 ||
 	    bpf_map__set_max_entries(skel->maps.flows, ro.flow_mask + 1) != 0 ||
 	    bpf_map__set_max_entries(skel->maps.fragments, ro.fragment_mask + 1) != 0 ||
-	    bpf_map__set_max_entries(skel->maps.quic_ids, HG_QUIC_BLOCKS_DEFAULT) != 0 ||
+	    !dp_nat_resize(skel->obj, &ro) ||
+	    bpf_map__set_max_entries(skel->maps.syn_services, ro.max_services) != 0 ||
+	    bpf_map__set_max_entries(skel->maps.steer_cpus, ro.n_cpus) != 0 ||
+	    bpf_map__set_max_entries(skel->maps.quic_ids, quic) != 0 ||
+	    bpf_map__set_max_entries(skel->maps.service_guard, ro.max_services) != 0 ||
 	    bpf_map__set_max_entries(skel->maps.xdp_verdicts, ro.n_cpus) != 0) {
 		xdp_lb_bpf__destroy(skel);
 		return err_set(err, -EINVAL, "cannot size the maps");
@@ -376,38 +385,97 @@ static bool loader_fits(const struct dp *dp, const struct dp_opts *o)
 		return true;
 	loader_size(o, &want, &blocks);
 	return meta->ro.hash_seed == o->hash_seed && meta->ro.n_cpus == want.n_cpus &&
+	       (!o->n_nat || meta->ro.nat_mask >= want.nat_mask) &&
 	       meta->ro.max_services >= o->n_services + 16 &&
 	       meta->ro.max_backends >= o->n_backends + 16 &&
-	       dp->maps[DP_MAP_SLOTS].max_entries >= (o->n_slots * 2) / HG_SLOTS_PER_BLOCK;
+	       (!o->n_flows || meta->ro.flow_mask >= want.flow_mask) &&
+	       dp->maps[DP_MAP_SLOTS].max_entries >=
+		       (o->n_slots + HG_SLOTS_SPARE / 2) / HG_SLOTS_PER_BLOCK &&
+	       dp->maps[DP_MAP_QUIC_IDS].max_entries >= dp_quic_blocks_of(o->n_quic_ids);
 }
 
-/* 0 adopted, -ENOENT nothing (fitting) there. */
+static void loader_beside(struct dp *dp, const struct dp_opts *o)
+{
+	if (dp_carry_begin(dp, o->hash_seed, (uint32_t)libbpf_num_possible_cpus()))
+		dp_notice(dp, "pinned maps are too small: loading larger ones beside them, with "
+			      "what they hold");
+	else
+		dp_notice(dp, "pinned maps are of another version or another 'xdp hash-seed': "
+			      "loading new ones beside them");
+}
+
+/* 0 adopted, -ENOENT nothing (fitting) there, -EPERM or -EACCES: may not look; adopt_only: -ESTALE, another version's. */
 static int loader_adopt(struct dp *dp, const struct dp_opts *o)
 {
 	enum dp_map_id first = dp->role == HG_ROLE_BACKEND ? DP_MAP_XDP_VERDICTS : DP_MAP_SERVICES;
 	enum dp_map_id last = dp->role == HG_ROLE_BACKEND ? DP_MAP_DECAP_ADDRS : DP_MAP_META;
 	char path[PATH_MAX];
+	int rc = -ENOENT;
 
 	for (enum dp_map_id id = first; id <= last; id++)
-		if (loader_open_pin(dp, id) != 0)
+		if ((rc = loader_open_pin(dp, id)) != 0)
 			goto none;
 	dp_pin_path(dp, dp_prog_name(dp->role), path);
 	dp->prog_fd = bpf_obj_get(path);
 	if (dp->prog_fd < 0)
 		goto none;
 	if (!loader_fits(dp, o)) {
-		dp_notice(dp, "pinned maps are of another version or too small: loading new ones "
-			      "beside them");
+		if (o->adopt_only)
+			rc = -ESTALE;
+		else
+			loader_beside(dp, o);
 		goto none;
 	}
 	dp->is_adopted = true;
 	return 0;
 none:
 	loader_close_maps(dp);
-	return -ENOENT;
+	return rc == -EPERM || rc == -EACCES || rc == -ESTALE ? rc : -ENOENT;
+}
+
+/* For those who only look: what is there, or why not. */
+static int loader_adopt_only(struct dp *dp, const struct dp_opts *o, struct err *err)
+{
+	int rc = loader_adopt(dp, o);
+
+	if (rc == 0)
+		return 0;
+	if (rc == -ENOENT)
+		return err_set(err, rc, "nothing of Headgate is loaded (no pins in %s)", dp->dir);
+	if (rc == -ESTALE)
+		return err_set(err, rc,
+			       "what is loaded (pins in %s) is of another version of "
+			       "Headgate than this tool",
+			       dp->dir);
+	return err_set(err, rc, "not allowed to look at the pins in %s: %s%s", dp->dir,
+		       strerror(-rc), loader_hint(rc));
 }
 
 /* --- open and close ------------------------------------------------------------------------------------------ */
+
+void dp_tables_of(const struct dp_map *maps, struct dp_tables *ret)
+{
+	const struct hg_meta *meta = maps[DP_MAP_META].mem;
+
+	*ret = (struct dp_tables){
+		.services = maps[DP_MAP_SERVICES].mem,
+		.n_buckets = meta->ro.service_mask + 1,
+		.slots = maps[DP_MAP_SLOTS].mem,
+		.n_blocks = maps[DP_MAP_SLOTS].max_entries,
+		.backends = maps[DP_MAP_BACKENDS].mem,
+		.max_backends = meta->ro.max_backends,
+		.control = maps[DP_MAP_CONTROL].mem,
+		.max_services = meta->ro.max_services,
+		.flows = maps[DP_MAP_FLOWS].mem,
+		.n_flow_lines = maps[DP_MAP_FLOWS].max_entries,
+		.fragments = maps[DP_MAP_FRAGMENTS].mem,
+		.n_fragment_lines = maps[DP_MAP_FRAGMENTS].max_entries,
+		.quic = maps[DP_MAP_QUIC_IDS].mem,
+		.n_quic_blocks = maps[DP_MAP_QUIC_IDS].max_entries,
+		.tick_shift = meta->ro.tick_shift,
+		.hz = loader_hz(),
+	};
+}
 
 static void loader_set_tables(struct dp *dp)
 {
@@ -418,16 +486,8 @@ static void loader_set_tables(struct dp *dp)
 	dp->n_cpus = meta->ro.n_cpus;
 	if (dp->role == HG_ROLE_BACKEND)
 		return;
-	dp->t = (struct dp_tables){
-		.services = dp->maps[DP_MAP_SERVICES].mem,
-		.n_buckets = meta->ro.service_mask + 1,
-		.slots = dp->maps[DP_MAP_SLOTS].mem,
-		.n_blocks = dp->maps[DP_MAP_SLOTS].max_entries,
-		.backends = dp->maps[DP_MAP_BACKENDS].mem,
-		.max_backends = meta->ro.max_backends,
-		.control = dp->maps[DP_MAP_CONTROL].mem,
-		.max_services = meta->ro.max_services,
-	};
+	dp_tables_of(dp->maps, &dp->t);
+	dp_nat_open(dp, &meta->ro);
 }
 
 static int loader_open(struct dp *dp, const struct dp_opts *o, struct err *err)
@@ -437,16 +497,13 @@ static int loader_open(struct dp *dp, const struct dp_opts *o, struct err *err)
 
 	if (o->adopt_only) { /* only looks: makes nothing */
 		dp_pin_dir(bpffs, dp->role, dp->dir);
-		return loader_adopt(dp, o) == 0
-			       ? 0
-			       : err_set(err, -ENOENT,
-					 "nothing of Headgate is loaded (no pins in %s)", dp->dir);
+		return loader_adopt_only(dp, o, err);
 	}
 	rc = loader_mount(bpffs, err);
 	if (rc == 0)
 		rc = loader_make_dir(dp, bpffs, err);
 	if (rc == 0)
-		rc = loader_lock(dp, err);
+		rc = dp_lock(dp, o->lock_fd, err);
 	if (rc < 0)
 		return rc;
 	if (rc == 1) {
@@ -474,12 +531,14 @@ int dp_open(const struct dp_opts *o, struct dp **ret_dp, struct err *err)
 	*dp = (struct dp){ .role = o->role,
 			   .lock_fd = -1,
 			   .prog_fd = -1,
+			   .ask_fd = -1,
 			   .n_workers = o->n_workers,
 			   .notice = o->notice,
 			   .ctx = o->ctx };
 	for (unsigned i = 0; i < DP_MAP_COUNT; i++)
 		dp->maps[i].fd = -1;
 	list_init(&dp->free_ranges);
+	list_init(&dp->free_quic);
 	libbpf_set_print(loader_print);
 	libbpf_said[0] = '\0';
 	/* Kernels before 5.11 charge maps to RLIMIT_MEMLOCK; harmless on newer ones. */
@@ -491,7 +550,7 @@ int dp_open(const struct dp_opts *o, struct dp **ret_dp, struct err *err)
 			rc = loader_load_stats(dp, o, err);
 	}
 	if (rc == 0 && dp_has_kernel_tier(dp) && dp->role == HG_ROLE_EDGE &&
-	    (rc = dp_tables_adopt(dp)) != 0)
+	    (rc = dp->before ? dp_carry_rows(dp, &dp->before->t) : dp_tables_adopt(dp)) != 0)
 		rc = err_set(err, rc, "out of memory");
 	if (rc == 0 && dp_has_kernel_tier(dp) && dp->role == HG_ROLE_EDGE && !o->adopt_only)
 		rc = dp_netlink_open(dp, err);
@@ -505,21 +564,14 @@ int dp_open(const struct dp_opts *o, struct dp **ret_dp, struct err *err)
 
 void dp_close(struct dp *dp)
 {
-	struct list *l;
-
 	if (!dp)
 		return;
+	dp_checks_close(dp);
+	dp_syn_close(dp);
 	dp_netlink_close(dp);
-	for (uint32_t i = 0; dp->services && i < dp->t.max_services; i++)
-		mem_free(dp->services[i].name);
-	for (uint32_t i = 0; dp->backends && i < dp->t.max_backends; i++) {
-		mem_free(dp->backends[i].service_name);
-		mem_free(dp->backends[i].server_name);
-	}
-	mem_free(dp->services);
-	mem_free(dp->backends);
-	while ((l = list_pop_front(&dp->free_ranges)))
-		mem_free(list_entry(l, struct dp_range, link));
+	dp_tables_free(dp);
+	dp_carry_end(dp);
+	mem_free(dp->deny_files);
 	loader_close_maps(dp);
 	if (dp->lock_fd >= 0)
 		close(dp->lock_fd);
@@ -542,36 +594,4 @@ void *dp_stats_memory(struct dp *dp, enum dp_stats which, uint32_t *ret_n_ids)
 
 	*ret_n_ids = dp->n_workers ? m->max_entries / dp->n_workers : 0;
 	return m->mem;
-}
-
-int dp_decap_addrs(struct dp *dp, const struct addr *addrs, unsigned n, struct err *err)
-{
-	struct hg_decap_addr value = { .flags = HG_DECAP_IPIP | HG_DECAP_GUE |
-						HG_DECAP_SECOND_CHANCE };
-	int fd = dp->maps[DP_MAP_DECAP_ADDRS].fd;
-	struct hg_decap_key key, old;
-
-	if (fd < 0)
-		return err_set(err, -EINVAL, "this is not the agent's datapath");
-	for (unsigned i = 0; i < n; i++) {
-		addr_to_v6_mapped(&addrs[i], (uint8_t *)key.addr);
-		if (bpf_map_update_elem(fd, &key, &value, BPF_ANY) != 0)
-			return err_set(err, -errno, "cannot add a tunnel address: %m");
-	}
-	/* What is no longer wanted goes after what is new has come. */
-	for (bool again = bpf_map_get_next_key(fd, NULL, &old) == 0; again;) {
-		bool keep = false;
-
-		key = old;
-		again = bpf_map_get_next_key(fd, &key, &old) == 0;
-		for (unsigned i = 0; i < n && !keep; i++) {
-			struct hg_decap_key k;
-
-			addr_to_v6_mapped(&addrs[i], (uint8_t *)k.addr);
-			keep = memcmp(&k, &key, sizeof(k)) == 0;
-		}
-		if (!keep)
-			(void)bpf_map_delete_elem(fd, &key);
-	}
-	return 0;
 }

@@ -19,7 +19,11 @@
 
 #include "base/err.h"
 
-#define SNAPSHOT_GENERATIONS 4 /* alive at once; a fifth publish has to wait */
+/*
+ * Alive at once; one publish more has to wait. An old generation costs the memory of its configuration, and a day of
+ * reloads under streams that last for hours (WebSockets) keeps one alive for each.
+ */
+#define SNAPSHOT_GENERATIONS 64
 
 /* Embedded in what is published. */
 struct snapshot {

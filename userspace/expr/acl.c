@@ -35,6 +35,8 @@ static const struct fetch_def *find_alias(struct str name, int *ret_match)
 
 /* --- one line --- */
 
+#define ACL_FILES_MAX 16
+
 struct acl_line {
 	struct expr_env *env;
 	const struct str *words;
@@ -42,29 +44,15 @@ struct acl_line {
 	struct acl_test *test;
 	int match; /* enum match, or -1 */
 	bool icase, had_dashes, is_map;
-	struct pat_entry *entries;
-	unsigned n_entries, cap_entries;
+	struct str files[ACL_FILES_MAX];
+	unsigned file_words[ACL_FILES_MAX]; /* where they stand */
+	unsigned n_files;
+	uint32_t id; /* -u, or UINT32_MAX */
+	struct pat_entry *entries; /* the patterns on the line */
+	unsigned n_entries;
+	unsigned bad; /* of `entries` */
 	struct err *err;
 };
-
-static int add_entries(struct acl_line *l, const struct pat_entry *e, unsigned n)
-{
-	if (n > l->cap_entries - l->n_entries) {
-		unsigned cap = l->n_entries + n + 16;
-		struct pat_entry *p = arena_alloc(l->env->arena, cap * sizeof(*p));
-
-		if (!p)
-			return -ENOMEM;
-		if (l->n_entries)
-			memcpy(p, l->entries, l->n_entries * sizeof(*p));
-		l->entries = p;
-		l->cap_entries = cap;
-	}
-	if (n)
-		memcpy(l->entries + l->n_entries, e, n * sizeof(*e));
-	l->n_entries += n;
-	return 0;
-}
 
 static int flag_match(struct acl_line *l, struct str value)
 {
@@ -82,15 +70,22 @@ static int flag_match(struct acl_line *l, struct str value)
 
 static int flag_file(struct acl_line *l, struct str path)
 {
-	struct pat_file f;
-	int r = pat_file_read(l->env, path, l->is_map, &f, l->err);
+	if (l->n_files == ACL_FILES_MAX)
+		return err_set(l->err, -EINVAL, "at most %d files in one ACL", ACL_FILES_MAX);
+	l->file_words[l->n_files] = l->i;
+	l->files[l->n_files++] = path.p ? path : STR("");
+	return 0;
+}
 
-	if (r)
-		return r;
-	l->test->file = arena_str(l->env->arena, path.p ? path : STR(""));
-	if (!l->test->file.p)
-		return -ENOMEM;
-	return add_entries(l, f.entries, f.n);
+static int flag_id(struct acl_line *l, struct str text)
+{
+	uint64_t id;
+
+	if (str_to_u64(text, &id) || id >= INT32_MAX)
+		return err_set(l->err, -EINVAL, "'-u' expects a number instead of '" STR_FMT "'",
+			       STR_ARG(str_sub(text, 0, 40)));
+	l->id = (uint32_t)id;
+	return 0;
 }
 
 /* -i -n -M -m method -f file -u id, until -- or the first word that is none of them. */
@@ -123,6 +118,8 @@ static int parse_flags(struct acl_line *l)
 				r = flag_match(l, l->words[l->i]);
 			else if (w.p[1] == 'f')
 				r = flag_file(l, l->words[l->i]);
+			else
+				r = flag_id(l, l->words[l->i]);
 		} else {
 			return err_set(l->err, -EINVAL,
 				       "unknown flag '" STR_FMT
@@ -154,8 +151,11 @@ static int int_op(struct str w)
 static int parse_patterns(struct acl_line *l)
 {
 	bool is_int = l->match == MATCH_INT || l->match == MATCH_LEN;
-	int op = OP_EQ, o, r;
+	int op = OP_EQ, o;
 
+	l->entries = arena_alloc(l->env->arena, (l->n - l->i + 1) * sizeof(*l->entries));
+	if (!l->entries)
+		return -ENOMEM;
 	for (; l->i < l->n; l->i++) {
 		struct pat_entry e = { .text = l->words[l->i] };
 
@@ -172,9 +172,7 @@ static int parse_patterns(struct acl_line *l)
 		e.text = arena_str(l->env->arena, e.text.p ? e.text : STR(""));
 		if (!e.text.p)
 			return -ENOMEM;
-		r = add_entries(l, &e, 1);
-		if (r)
-			return r;
+		l->entries[l->n_entries++] = e;
 	}
 	return 0;
 }
@@ -197,7 +195,7 @@ static int default_match(const struct expr *e)
 
 static void warn_no_pattern(struct acl_line *l)
 {
-	if (l->n_entries || l->had_dashes || l->test->file.p || l->match == MATCH_FOUND ||
+	if (l->n_entries || l->had_dashes || l->n_files || l->match == MATCH_FOUND ||
 	    l->match == MATCH_BOOL || !l->env->warn)
 		return;
 	l->env->warn(l->env,
@@ -206,11 +204,20 @@ static void warn_no_pattern(struct acl_line *l)
 		     "'--' to say that this is wanted");
 }
 
+static int add_user(struct acl_line *l, struct pat_source *src)
+{
+	struct acl_test *t = l->test;
+
+	src->is_acl = true;
+	src->fetch = t->expr->fetch->doc.name;
+	return pat_user_new(l->env, src, (enum match)l->match, l->icase, PAT_OUT_STR,
+			    &t->users[t->n_users++], &l->bad, l->err);
+}
+
 static int build_set(struct acl_line *l, unsigned first_pattern)
 {
 	struct acl_test *t = l->test;
-	unsigned bad;
-	int r;
+	int r = 0;
 
 	if (!sample_is_castable(t->expr->out, match_input((enum match)l->match))) {
 		l->i = 0;
@@ -219,13 +226,25 @@ static int build_set(struct acl_line *l, unsigned first_pattern)
 			       sample_type_name(match_input((enum match)l->match)),
 			       sample_type_name(t->expr->out));
 	}
-	r = patset_build(l->env, (enum match)l->match, l->icase, l->entries, l->n_entries, &t->set,
-			 &bad, l->err);
-	if (r == -EINVAL && l->entries[bad].line)
-		err_prefix(l->err, r, STR_FMT ":%u", STR_ARG(t->file), l->entries[bad].line);
+	for (unsigned i = 0; i < l->n_files; i++) {
+		struct pat_source src = { .file = l->files[i],
+					  .is_map = l->is_map,
+					  .id = UINT32_MAX };
+
+		l->i = l->file_words[i];
+		r = add_user(l, &src);
+		if (r)
+			return r;
+	}
+	/* As HAProxy: also without patterns on the line there is a list that some may be added to. */
+	if (l->n_entries || !l->n_files || (l->match != MATCH_FOUND && l->match != MATCH_BOOL)) {
+		struct pat_source src = { .entries = l->entries, .n = l->n_entries, .id = l->id };
+
+		r = add_user(l, &src);
+	}
 	l->i = first_pattern;
 	for (unsigned i = first_pattern; r && i < l->n; i++) {
-		if (str_is_eq(l->words[i], l->entries[bad].text))
+		if (l->bad < l->n_entries && str_is_eq(l->words[i], l->entries[l->bad].text))
 			l->i = i;
 	}
 	return r;
@@ -259,9 +278,10 @@ static int parse_line(struct acl_line *l)
 	r = parse_patterns(l);
 	if (r)
 		return r;
-	l->test->match = (uint8_t)l->match;
-	l->test->icase = l->icase;
 	warn_no_pattern(l);
+	l->test->users = arena_zalloc(l->env->arena, (l->n_files + 1) * sizeof(struct pat_user *));
+	if (!l->test->users)
+		return -ENOMEM;
 	return build_set(l, first);
 }
 
@@ -269,7 +289,7 @@ int acl_test_compile(struct expr_env *env, const struct str *words, unsigned n,
 		     struct acl_test **ret, unsigned *ret_error_at, struct err *err)
 {
 	struct expr_env any = *env;
-	struct acl_line l = { .env = &any, .words = words, .n = n, .err = err };
+	struct acl_line l = { .env = &any, .words = words, .n = n, .id = UINT32_MAX, .err = err };
 	int r;
 
 	*ret_error_at = 0;
@@ -298,10 +318,13 @@ int acl_test_eval(const struct acl_test *t, const struct subject *s)
 		r = expr_run(&ev, t->expr, &v);
 		if (r == -EAGAIN)
 			return r;
-		if (r == 0)
-			r = patset_find(t->set, &ev, &v);
-		if (r >= 0)
-			return 1;
+		for (unsigned u = 0; r == 0 && u < t->n_users; u++) {
+			struct sample copy = v; /* a lookup casts what it is given */
+			const struct pat_elem *e;
+
+			if (pat_user_find(t->users[u], &ev, &copy, &e) == 0)
+				return 1;
+		}
 		if (!ev.has_more)
 			break;
 	}
@@ -341,6 +364,31 @@ struct str acl_set_name(const struct acl_set *set, unsigned i)
 		}
 	}
 	return STR_NULL;
+}
+
+bool acl_set_use(const struct acl_set *set, unsigned i, struct acl_use *ret)
+{
+	const struct acl *a = set ? set->first : NULL;
+
+	while (a && i--)
+		a = a->next;
+	if (a)
+		*ret = (struct acl_use){ a->name, a->file, a->line, a->is_used };
+	return a;
+}
+
+void acl_set_seal(struct acl_set *set, const struct str *names, unsigned n)
+{
+	for (unsigned i = 0; set && set->is_adding && i < n; i++) {
+		struct str name = names[i];
+		struct acl *a;
+
+		while (name.len && name.p[0] == '!')
+			name = str_from(name, 1);
+		a = acl_find(set, name);
+		if (a)
+			a->is_sealed = true;
+	}
 }
 
 static bool is_acl_name(struct str s)
@@ -384,15 +432,26 @@ int acl_add(struct acl_set *set, struct expr_env *env, struct str name, const st
 			       "'" STR_FMT
 			       "' cannot name an ACL: letters, digits, '-', '_', '.', ':'",
 			       STR_ARG(str_sub(name, 0, 60)));
+	set->is_adding = true;
 	r = acl_test_compile(env, words, n, &t, ret_error_at, err);
+	set->is_adding = false;
 	if (r)
 		return r;
 	for (struct acl *i = set->first; i; i = i->next)
 		a = str_is_eq(i->name, name) ? i : a;
+	if (a && a->is_sealed)
+		return err_set(err, -EINVAL,
+			       "ACL '" STR_FMT "' is part of another one (by acl()) already: "
+			       "put all of its lines before that",
+			       STR_ARG(str_sub(name, 0, 60)));
 	if (!a)
 		a = acl_new(set, name);
 	if (!a)
 		return -ENOMEM;
+	if (!a->file) {
+		a->file = env->file;
+		a->line = env->line;
+	}
 	if (a->last)
 		a->last->next = t;
 	else

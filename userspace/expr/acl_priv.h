@@ -9,15 +9,17 @@
 struct acl_test {
 	struct acl_test *next; /* alternatives of the same name */
 	struct expr *expr;
-	struct patset *set;
-	struct str file; /* of -f; p NULL: none */
-	uint8_t match; /* enum match */
-	bool icase;
+	struct pat_user **users; /* one per file, and one for the patterns on the line */
+	unsigned n_users;
 };
 
 struct acl {
 	struct acl *next;
 	struct str name;
+	const char *file;
+	uint32_t line;
+	bool is_used;
+	bool is_sealed; /* another one refers to it: a line more could make a circle */
 	struct acl_test *tests, *last;
 };
 
@@ -25,6 +27,7 @@ struct acl_set {
 	struct arena *arena;
 	const struct acl_set *inherited;
 	struct acl *first, *last;
+	bool is_adding; /* a line is being compiled */
 };
 
 HG_WUR int acl_test_compile(struct expr_env *env, const struct str *words, unsigned n,

@@ -40,6 +40,7 @@ static const struct {
 	{ "METH_POST", { "method", "POST" } },
 	{ "METH_PUT", { "method", "PUT" } },
 	{ "METH_TRACE", { "method", "TRACE" } },
+	{ "RDP_COOKIE", { "req.rdp_cookie_cnt", "gt", "0" } },
 	{ "REQ_CONTENT", { "req.len", "gt", "0" } },
 	{ "WAIT_END", { "wait_end" } },
 };
@@ -84,9 +85,10 @@ static int unknown_acl(struct parse *p, struct str name)
 
 static int parse_named(struct parse *p, struct str name, const struct acl_test **ret)
 {
-	const struct acl *a = acl_find(p->env->acls, name);
+	struct acl *a = acl_find(p->env->acls, name);
 
 	if (a) {
+		a->is_used = true;
 		*ret = a->tests;
 		return 0;
 	}

@@ -27,6 +27,19 @@ static int conv_hex(struct eval *ev, const struct expr_arg *args, unsigned kw, s
 	return 0;
 }
 
+static int conv_base2(struct eval *ev, const struct expr_arg *args, unsigned kw, struct sample *smp)
+{
+	struct str s = smp->str;
+	char *p = eval_alloc(ev, s.len * 8);
+
+	if (!p)
+		return -ENOMEM;
+	for (size_t i = 0; i < s.len * 8; i++)
+		p[i] = (char)('0' + (s.p[i / 8] >> (7 - i % 8) & 1));
+	sample_set_str(smp, SAMPLE_STR, str_make(p, s.len * 8));
+	return 0;
+}
+
 static int conv_hex2i(struct eval *ev, const struct expr_arg *args, unsigned kw, struct sample *smp)
 {
 	uint64_t v = 0;
@@ -377,6 +390,7 @@ static int conv_json(struct eval *ev, const struct expr_arg *args, unsigned kw, 
 
 static const struct conv_def convs[] = {
 	C("hex", "", "", BIN, STR, 0, conv_hex, NULL, "bytes as hexadecimal digits"),
+	C("base2", "", "", BIN, STR, 0, conv_base2, NULL, "bytes as binary digits"),
 	C("hex2i", "", "", STR, SINT, 0, conv_hex2i, NULL, "hexadecimal digits as a number"),
 	C("be2dec", "[separator],[chunk],[must_be_full]", "[sii", BIN, STR, CHUNK_BE_DEC,
 	  conv_chunks, check_chunks, "big-endian chunks as decimal numbers"),

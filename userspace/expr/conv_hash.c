@@ -4,11 +4,13 @@
  * consistent hashing); digests are libcrypto's block functions, which do not allocate. Workers.
  */
 #define OPENSSL_SUPPRESS_DEPRECATED
+#define XXH_INLINE_ALL
 #include "expr/expr_priv.h"
 
-#include <endian.h>
+#include <openssl/evp.h>
 #include <openssl/md5.h>
 #include <openssl/sha.h>
+#include <xxhash.h>
 
 uint32_t hash_sdbm(struct str s)
 {
@@ -121,107 +123,31 @@ static int conv_hash32(struct eval *ev, const struct expr_arg *args, unsigned kw
 	return 0;
 }
 
-/* --- xxHash (github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md) --- */
+/* --- xxHash: the header alone, nothing is linked --- */
 
-#define XP64_1 11400714785074694791ull
-#define XP64_2 14029467366897019727ull
-#define XP64_3 1609587929392839161ull
-#define XP64_4 9650029242287828579ull
-#define XP64_5 2870177450012600261ull
-
-static uint64_t rot64(uint64_t v, unsigned n)
-{
-	return v << n | v >> (64 - n);
-}
-
-static uint64_t le64(const char *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, 8);
-	return le64toh(v);
-}
-
-static uint32_t le32(const char *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, 4);
-	return le32toh(v);
-}
-
-static uint64_t xx64_round(uint64_t acc, uint64_t lane)
-{
-	return rot64(acc + lane * XP64_2, 31) * XP64_1;
-}
-
-static uint64_t hash_xxh64(struct str s, uint64_t seed)
-{
-	const char *p = s.p, *end = s.p + s.len;
-	uint64_t h = seed + XP64_5;
-
-	if (s.len >= 32) {
-		uint64_t acc[4] = { seed + XP64_1 + XP64_2, seed + XP64_2, seed, seed - XP64_1 };
-
-		for (; end - p >= 32; p += 32) {
-			for (unsigned i = 0; i < 4; i++)
-				acc[i] = xx64_round(acc[i], le64(p + 8 * i));
-		}
-		h = rot64(acc[0], 1) + rot64(acc[1], 7) + rot64(acc[2], 12) + rot64(acc[3], 18);
-		for (unsigned i = 0; i < 4; i++)
-			h = (h ^ xx64_round(0, acc[i])) * XP64_1 + XP64_4;
-	}
-	h += s.len;
-	for (; end - p >= 8; p += 8)
-		h = rot64(h ^ xx64_round(0, le64(p)), 27) * XP64_1 + XP64_4;
-	if (end - p >= 4) {
-		h = rot64(h ^ le32(p) * XP64_1, 23) * XP64_2 + XP64_3;
-		p += 4;
-	}
-	for (; p < end; p++)
-		h = rot64(h ^ (uint8_t)*p * XP64_5, 11) * XP64_1;
-	h = (h ^ h >> 33) * XP64_2;
-	h = (h ^ h >> 29) * XP64_3;
-	return h ^ h >> 32;
-}
-
-#define XP32_1 2654435761u
-#define XP32_2 2246822519u
-#define XP32_3 3266489917u
-#define XP32_4 668265263u
-#define XP32_5 374761393u
-
-static uint32_t hash_xxh32(struct str s, uint32_t seed)
-{
-	const char *p = s.p, *end = s.p + s.len;
-	uint32_t h = seed + XP32_5;
-
-	if (s.len >= 16) {
-		uint32_t acc[4] = { seed + XP32_1 + XP32_2, seed + XP32_2, seed, seed - XP32_1 };
-
-		for (; end - p >= 16; p += 16) {
-			for (unsigned i = 0; i < 4; i++)
-				acc[i] = rot32(acc[i] + le32(p + 4 * i) * XP32_2, 13) * XP32_1;
-		}
-		h = rot32(acc[0], 1) + rot32(acc[1], 7) + rot32(acc[2], 12) + rot32(acc[3], 18);
-	}
-	h += (uint32_t)s.len;
-	for (; end - p >= 4; p += 4)
-		h = rot32(h + le32(p) * XP32_3, 17) * XP32_4;
-	for (; p < end; p++)
-		h = rot32(h + (uint8_t)*p * XP32_5, 11) * XP32_1;
-	h = (h ^ h >> 15) * XP32_2;
-	h = (h ^ h >> 13) * XP32_3;
-	return h ^ h >> 16;
-}
+enum xxhash {
+	XXHASH_32,
+	XXHASH_64,
+	XXHASH_3
+};
 
 static int conv_xxh(struct eval *ev, const struct expr_arg *args, unsigned kw, struct sample *smp)
 {
-	uint64_t seed = args[0].type == ARG_INT ? (uint64_t)args[0].num : 0;
+	uint64_t seed = args[0].type == ARG_INT ? (uint64_t)args[0].num : 0, h = 0;
 	struct str s = smp->str.p ? smp->str : STR("");
 
-	sample_set_int(smp, kw == 32 ? (int64_t)hash_xxh32(s, (uint32_t)seed)
-				     : (int64_t)hash_xxh64(s, seed));
+	switch ((enum xxhash)kw) {
+	case XXHASH_32:
+		h = XXH32(s.p, s.len, (uint32_t)seed);
+		break;
+	case XXHASH_64:
+		h = XXH64(s.p, s.len, seed);
+		break;
+	case XXHASH_3:
+		h = XXH3_64bits_withSeed(s.p, s.len, seed);
+		break;
+	}
+	sample_set_int(smp, (int64_t)h);
 	return 0;
 }
 
@@ -283,6 +209,15 @@ static void digest(enum digest d, struct str a, struct str b, uint8_t *out)
 		break;
 	}
 #undef RUN
+}
+
+void expr_websocket_accept(struct str key, char out[EXPR_WEBSOCKET_ACCEPT])
+{
+	unsigned char hash[20], text[EXPR_WEBSOCKET_ACCEPT + 1];
+
+	digest(DIGEST_SHA1, key, STR("258EAFA5-E914-47DA-95CA-C5AB0DC85B11"), hash);
+	EVP_EncodeBlock(text, hash, sizeof(hash));
+	memcpy(out, text, EXPR_WEBSOCKET_ACCEPT);
 }
 
 static int check_digest(struct fn_check *c, struct err *err)
@@ -394,8 +329,9 @@ static const struct conv_def convs[] = {
 	H32("wt6", HASH_WT6, "32-bit hash"),
 	H32("crc32", HASH_CRC32, "32-bit checksum of Ethernet"),
 	H32("crc32c", HASH_CRC32C, "32-bit Castagnoli checksum"),
-	C("xxh32", "[seed]", "[i", BIN, SINT, 32, conv_xxh, NULL, "32-bit hash"),
-	C("xxh64", "[seed]", "[i", BIN, SINT, 64, conv_xxh, NULL, "64-bit hash"),
+	C("xxh32", "[seed]", "[i", BIN, SINT, XXHASH_32, conv_xxh, NULL, "32-bit hash"),
+	C("xxh64", "[seed]", "[i", BIN, SINT, XXHASH_64, conv_xxh, NULL, "64-bit hash"),
+	C("xxh3", "[seed]", "[i", BIN, SINT, XXHASH_3, conv_xxh, NULL, "64-bit hash"),
 	C("sha1", "", "", BIN, BIN, 0, conv_digest, check_sha1, "SHA-1"),
 	C("sha2", "[bits]", "[i", BIN, BIN, 0, conv_digest, check_sha2,
 	  "SHA-2 of 256 bits or others"),

@@ -3,37 +3,30 @@
  * map(file) and its family: the value behind the key that matches. And regsub(), whose work per
  * input is bounded by the match limit and by the size of its result.
  */
-#include "expr/expr_priv.h"
-
-enum map_out {
-	MAP_STR,
-	MAP_INT,
-	MAP_IP
-};
+#include "expr/pat_priv.h"
 
 struct map {
-	struct patset *set;
-	struct sample *values;
+	struct pat_user *user;
 	struct sample fallback;
 	bool has_fallback;
 };
 
-static int map_value(enum map_out out, struct str text, struct sample *ret, struct err *err)
+static int map_value(enum pat_out out, struct str text, struct sample *ret, struct err *err)
 {
 	int64_t num;
 
 	ret->is_const = true;
 	switch (out) {
-	case MAP_STR:
+	case PAT_OUT_STR:
 		sample_set_str(ret, SAMPLE_STR, text.p ? text : STR(""));
 		return 0;
-	case MAP_INT:
+	case PAT_OUT_INT:
 		if (str_to_i64(text, &num))
 			return err_set(err, -EINVAL, "'" STR_FMT "' is not an integer",
 				       STR_ARG(str_sub(text, 0, 60)));
 		sample_set_int(ret, num);
 		return 0;
-	case MAP_IP:
+	case PAT_OUT_IP:
 		ret->type = SAMPLE_ADDR;
 		if (addr_parse_ip(text, &ret->addr))
 			return err_set(err, -EINVAL, "'" STR_FMT "' is not an address",
@@ -43,35 +36,26 @@ static int map_value(enum map_out out, struct str text, struct sample *ret, stru
 	return -EINVAL;
 }
 
-/* kw: enum match | enum map_out << 8 */
+bool pat_value_is_ok(enum pat_out out, struct str text, struct err *err)
+{
+	struct sample v;
+
+	return map_value(out, text, &v, err) == 0;
+}
+
+/* kw: enum match | enum pat_out << 8 */
 static int check_map(struct fn_check *c, struct err *err)
 {
-	struct str path = c->args[0].str;
-	enum map_out out = (enum map_out)(c->kw >> 8);
+	struct pat_source src = { .file = c->args[0].str, .is_map = true, .id = UINT32_MAX };
+	enum pat_out out = (enum pat_out)(c->kw >> 8);
 	struct map *m = arena_zalloc(c->env->arena, sizeof(*m));
-	struct pat_file f;
-	unsigned bad;
 	int r;
 
 	if (!m)
 		return -ENOMEM;
-	r = pat_file_read(c->env, path, true, &f, err);
+	r = pat_user_new(c->env, &src, (enum match)(c->kw & 0xff), false, out, &m->user, NULL, err);
 	if (r)
 		return r;
-	r = patset_build(c->env, (enum match)(c->kw & 0xff), false, f.entries, f.n, &m->set, &bad,
-			 err);
-	if (r == -EINVAL)
-		return err_prefix(err, r, STR_FMT ":%u", STR_ARG(path), f.entries[bad].line);
-	if (r)
-		return r;
-	m->values = arena_alloc(c->env->arena, (f.n + 1) * sizeof(*m->values));
-	if (!m->values)
-		return -ENOMEM;
-	for (unsigned i = 0; i < f.n; i++) {
-		r = map_value(out, f.values[i], &m->values[i], err);
-		if (r)
-			return err_prefix(err, r, STR_FMT ":%u", STR_ARG(path), f.entries[i].line);
-	}
 	if (c->args[1].type == ARG_STR) {
 		c->error_at = c->args[1].at;
 		r = map_value(out, c->args[1].str, &m->fallback, err);
@@ -84,19 +68,29 @@ static int check_map(struct fn_check *c, struct err *err)
 	return 0;
 }
 
+/* What the runtime API added may be freed while the stream goes on: it is copied. */
 static int conv_map(struct eval *ev, const struct expr_arg *args, unsigned kw, struct sample *smp)
 {
 	const struct map *m = args[0].ptr;
-	int i = patset_find(m->set, ev, smp);
+	const struct pat_elem *e;
+	struct str value;
+	int r = pat_user_find(m->user, ev, smp, &e);
 
-	if (i >= 0) {
-		*smp = m->values[i];
+	if (r == -ENOENT && m->has_fallback) {
+		*smp = m->fallback;
 		return 0;
 	}
-	if (i != -ENOENT || !m->has_fallback)
-		return i;
-	*smp = m->fallback;
-	return 0;
+	if (r)
+		return r;
+	value = e->value;
+	if (kw >> 8 != PAT_OUT_STR)
+		return map_value((enum pat_out)(kw >> 8), value, smp, NULL);
+	if (e->is_own && value.len) {
+		value = arena_str(ev->arena, value);
+		if (!value.p)
+			return -ENOMEM;
+	}
+	return map_value(PAT_OUT_STR, value, smp, NULL);
 }
 
 /* --- regsub(regex,replacement,flags) --- */
@@ -207,15 +201,39 @@ static int conv_regsub(struct eval *ev, const struct expr_arg *args, unsigned kw
 	return 0;
 }
 
+/* The value with \0 … \9 filled in from what the key matched. */
+static int conv_map_regm(struct eval *ev, const struct expr_arg *args, unsigned kw,
+			 struct sample *smp)
+{
+	const struct map *m = args[0].ptr;
+	struct str in = smp->str.p ? smp->str : STR("");
+	struct out o = { NULL, 0, 0 };
+	size_t pairs[REGEX_PAIRS * 2];
+	const struct pat_elem *e;
+	int r = pat_user_find(m->user, ev, smp, &e);
+
+	if (r == -ENOENT && m->has_fallback) {
+		*smp = m->fallback;
+		return 0;
+	}
+	if (r)
+		return r;
+	r = put_replacement(ev, &o, e->value, in, pairs, regex_find(ev->matched, in, 0, pairs));
+	if (r)
+		return r;
+	sample_set_str(smp, SAMPLE_STR, o.p ? str_make(o.p, o.n) : STR(""));
+	return 0;
+}
+
 #define MAP(n, in, m, out, outkw)                                                       \
 	C(n, "file,[default]", "s[s", in, out, (m) | (outkw) << 8, conv_map, check_map, \
 	  "value of the key in the file that matches")
-#define MAP4(n, in, m)                                                                 \
-	MAP("map_" n, in, m, STR, MAP_STR), MAP("map_" n "_str", in, m, STR, MAP_STR), \
-		MAP("map_" n "_int", in, m, SINT, MAP_INT),                            \
-		MAP("map_" n "_ip", in, m, ADDR, MAP_IP)
+#define MAP4(n, in, m)                                                                         \
+	MAP("map_" n, in, m, STR, PAT_OUT_STR), MAP("map_" n "_str", in, m, STR, PAT_OUT_STR), \
+		MAP("map_" n "_int", in, m, SINT, PAT_OUT_INT),                                \
+		MAP("map_" n "_ip", in, m, ADDR, PAT_OUT_IP)
 static const struct conv_def convs[] = {
-	MAP("map", STR, MATCH_STR, STR, MAP_STR),
+	MAP("map", STR, MATCH_STR, STR, PAT_OUT_STR),
 	MAP4("str", STR, MATCH_STR),
 	MAP4("beg", STR, MATCH_BEG),
 	MAP4("sub", STR, MATCH_SUB),
@@ -223,6 +241,9 @@ static const struct conv_def convs[] = {
 	MAP4("dom", STR, MATCH_DOM),
 	MAP4("end", STR, MATCH_END),
 	MAP4("reg", STR, MATCH_REG),
+	C("map_regm", "file,[default]", "s[s", STR, STR, MATCH_REGM | PAT_OUT_STR << 8,
+	  conv_map_regm, check_map,
+	  "value of the regular expression that matches, \\0 to \\9 filled in from the match"),
 	MAP4("int", SINT, MATCH_INT),
 	MAP4("ip", ADDR, MATCH_IP),
 	C("regsub", "regex,replacement,[flags]", "ss[s", STR, STR, 0, conv_regsub, check_regsub,

@@ -3,6 +3,9 @@
 #include "expr/expr_priv.h"
 
 #include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
 
 static int conv_ipmask(struct eval *ev, const struct expr_arg *args, unsigned kw,
 		       struct sample *smp)
@@ -123,10 +126,18 @@ static int conv_time(struct eval *ev, const struct expr_arg *args, unsigned kw, 
 
 static int check_set_var(struct fn_check *c, struct err *err)
 {
-	if (c->args[0].scope == VAR_PROC)
-		return err_set(err, -EINVAL,
-			       "variables of the process can only be set in the global section");
-	return 0;
+	uint8_t conds = 0;
+	int r = 0;
+
+	for (unsigned i = 1; r == 0 && i < c->n_args; i++) {
+		uint8_t one;
+
+		c->error_at = c->args[i].at;
+		r = var_cond_parse(c->args[i].str, &one, err);
+		conds |= r ? 0 : one;
+	}
+	c->args[1].num = conds;
+	return r;
 }
 
 static int conv_set_var(struct eval *ev, const struct expr_arg *args, unsigned kw,
@@ -136,10 +147,11 @@ static int conv_set_var(struct eval *ev, const struct expr_arg *args, unsigned k
 	struct subject *s = (struct subject *)(uintptr_t)ev->s;
 
 	if (kw) {
-		vars_unset(s->vars[args[0].scope], args[0].var);
+		subject_var_unset(s, (enum var_scope)args[0].scope, args[0].var);
 		return 0;
 	}
-	return subject_var_set(s, (enum var_scope)args[0].scope, args[0].var, smp);
+	return subject_var_set_if(s, (enum var_scope)args[0].scope, args[0].var,
+				  (uint8_t)args[1].num, smp);
 }
 
 static int conv_count(struct eval *ev, const struct expr_arg *args, unsigned kw, struct sample *smp)
@@ -153,10 +165,72 @@ static int conv_count(struct eval *ev, const struct expr_arg *args, unsigned kw,
 	r = s->ops->count(s, (enum subject_count)kw, smp->str, &v);
 	if (r)
 		return r;
-	if (kw == COUNT_SRV_IS_UP)
+	if (kw == COUNT_SRV_IS_UP || kw == COUNT_FE_EXISTS)
 		sample_set_bool(smp, v != 0);
 	else
 		sample_set_int(smp, v);
+	return 0;
+}
+
+/* --- debug([prefix],[stdout|stderr]) --- */
+
+#define DEBUG_VALUE_MAX 1024
+
+static int check_debug(struct fn_check *c, struct err *err)
+{
+	struct str to = c->args[1].str;
+
+	c->args[1].num = -1;
+	if (c->args[1].type == ARG_NONE)
+		return 0;
+	c->error_at = c->args[1].at;
+	if (str_is_eq(to, STR("stdout")))
+		c->args[1].num = STDOUT_FILENO;
+	else if (str_is_eq(to, STR("stderr")))
+		c->args[1].num = STDERR_FILENO;
+	else
+		return err_set(
+			err, -EINVAL,
+			"expected stdout or stderr (nothing: the log of the process) instead "
+			"of '" STR_FMT "'",
+			STR_ARG(str_sub(to, 0, 40)));
+	return 0;
+}
+
+/* Bytes that a terminal would act on become dots. */
+static struct str debug_text(struct eval *ev, const struct sample *smp)
+{
+	struct sample text = *smp;
+	struct str v;
+	char *p;
+
+	if (sample_cast(&text, SAMPLE_STR, ev->arena))
+		return STR("?");
+	v = str_sub(text.str, 0, DEBUG_VALUE_MAX);
+	p = eval_alloc(ev, v.len);
+	for (size_t i = 0; p && i < v.len; i++)
+		p[i] = (uint8_t)v.p[i] < 0x20 || (uint8_t)v.p[i] >= 0x7f ? '.' : v.p[i];
+	return p ? str_make(p, v.len) : STR("?");
+}
+
+static int conv_debug(struct eval *ev, const struct expr_arg *args, unsigned kw, struct sample *smp)
+{
+	const struct log_target to = { .transport = LOG_TO_FD,
+				       .fd = (int)args[1].num,
+				       .format = LOG_FMT_RAW,
+				       .max_level = LOG_LVL_DEBUG,
+				       .max_len = 2 * DEBUG_VALUE_MAX };
+	struct str prefix = args[0].type == ARG_STR ? args[0].str : STR("");
+	struct str line = arena_printf(
+		ev->arena, "[debug] " STR_FMT ": type=%s <" STR_FMT ">", STR_ARG(prefix),
+		sample_type_name((enum sample_type)smp->type), STR_ARG(debug_text(ev, smp)));
+
+	if (!line.p)
+		return -ENOMEM;
+	if (args[1].num < 0)
+		log_msg(LOG_LVL_DEBUG, STR_FMT, STR_ARG(line));
+	else
+		log_emit(&to, 1, LOG_LVL_DEBUG, STR_NULL, STR_NULL, line);
 	return 0;
 }
 
@@ -174,12 +248,16 @@ static const struct conv_def convs[] = {
 	TIME("us_ltime", TIME_US_KW, "the same from microseconds; %N is the fraction"),
 	TIME("us_utime", TIME_US_KW | TIME_UTC_KW,
 	     "the same from microseconds; %N is the fraction"),
-	C("set-var", "name", "v", ANY, SAME, 0, conv_set_var, check_set_var,
-	  "keeps the value in a variable"),
-	C("unset-var", "name", "v", ANY, SAME, 1, conv_set_var, check_set_var,
-	  "forgets a variable"),
+	C("set-var", "name,[condition...]", "v[ssss", ANY, SAME, 0, conv_set_var, check_set_var,
+	  "keeps the value in a variable; ifexists, ifnotexists, ifempty, ifnotempty, ifset, "
+	  "ifnotset, ifgt, iflt: only if the old value is so"),
+	C("debug", "[prefix],[stdout|stderr]", "[ss", ANY, SAME, 0, conv_debug, check_debug,
+	  "tells the log of the process, or one of these, what comes by"),
+	C("unset-var", "name", "v", ANY, SAME, 1, conv_set_var, NULL, "forgets a variable"),
 	C("nbsrv", "", "", STR, SINT, COUNT_NBSRV, conv_count, NULL,
 	  "usable servers of this backend"),
+	C("fe_exists", "", "", STR, BOOL, COUNT_FE_EXISTS, conv_count, NULL,
+	  "is there a frontend of this name"),
 	C("srv_is_up", "", "", STR, BOOL, COUNT_SRV_IS_UP, conv_count, NULL,
 	  "is backend/server up"),
 	C("srv_queue", "", "", STR, SINT, COUNT_SRV_QUEUE, conv_count, NULL,

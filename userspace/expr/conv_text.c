@@ -274,6 +274,33 @@ static int conv_reverse(struct eval *ev, const struct expr_arg *args, unsigned k
 	return 0;
 }
 
+/* www.example.com → com.example.www: names that a prefix map can sort by. A final dot stays at the end. */
+static int conv_reverse_dom(struct eval *ev, const struct expr_arg *args, unsigned kw,
+			    struct sample *smp)
+{
+	bool has_dot = smp->str.len && smp->str.p[smp->str.len - 1] == '.';
+	struct str s = str_sub(smp->str, 0, smp->str.len - has_dot);
+	char *p = eval_alloc(ev, smp->str.len), *at = p + s.len;
+
+	if (!p)
+		return -ENOMEM;
+	if (has_dot)
+		*at = '.';
+	while (s.len) {
+		size_t dot = str_find_char(s, '.'), n = dot == SIZE_MAX ? s.len : dot;
+
+		at -= n;
+		memcpy(at, s.p, n);
+		s = str_from(s, n);
+		if (s.len) {
+			*--at = '.';
+			s = str_from(s, 1);
+		}
+	}
+	smp->str = str_make(p, smp->str.len);
+	return 0;
+}
+
 static int conv_crlf(struct eval *ev, const struct expr_arg *args, unsigned kw, struct sample *smp)
 {
 	size_t i = 0;
@@ -316,6 +343,8 @@ static const struct conv_def convs[] = {
 	C("host_only", "", "", STR, STR, 0, conv_host, NULL, "host:port without the port"),
 	C("port_only", "", "", STR, SINT, 1, conv_host, NULL, "the port of host:port, or 0"),
 	C("reverse", "", "", STR, STR, 0, conv_reverse, NULL, "bytes in reverse order"),
+	C("reverse_dom", "", "", STR, STR, 0, conv_reverse_dom, NULL,
+	  "a name with its labels in reverse order"),
 	C("cut_crlf", "", "", STR, STR, 0, conv_crlf, NULL, "the first line"),
 	C("has_ctl", "", "", STR, BOOL, 0, conv_has_ctl, NULL, "are there control bytes"),
 };

@@ -7,12 +7,14 @@
 #include "expr/expr_priv.h"
 
 static const struct fetch_table *const fetch_tables[] = {
-	&fetch_conn_table, &fetch_internal_table, &fetch_http_table,  &fetch_field_table,
-	&fetch_tls_table,  &fetch_payload_table,  &fetch_stick_table,
+	&fetch_conn_table,  &fetch_internal_table, &fetch_http_table,
+	&fetch_field_table, &fetch_tls_table,	   &fetch_payload_table,
+	&fetch_stick_table, &fetch_stream_table,   &fetch_rdp_table,
 };
 static const struct conv_table *const conv_tables[] = {
-	&conv_text_table, &conv_num_table, &conv_code_table,  &conv_hash_table,
-	&conv_misc_table, &conv_web_table, &conv_stick_table, &conv_map_table,
+	&conv_text_table, &conv_num_table,  &conv_code_table,	   &conv_hash_table,
+	&conv_misc_table, &conv_web_table,  &conv_stick_table,	   &conv_map_table,
+	&conv_json_table, &conv_sign_table, &conv_forwarded_table, &conv_stream_table,
 };
 
 const struct expr_doc *expr_fetch_doc(unsigned i)
@@ -82,6 +84,24 @@ const char *near_text(const struct near *n, char *out, size_t size)
 	return out;
 }
 
+/* path_beg, hdr_end …: spelled like a fetch, and known to ACLs only. */
+static void near_add_aliases(struct near *n)
+{
+	static const char *const bases[] = { "base", "cook", "hdr",   "path",
+					     "url",  "urlp", "scook", "shdr" };
+	static const char *const ends[] = { "beg", "dir", "dom", "end", "len", "reg", "sub" };
+	static char names[ARRAY_SIZE(bases)][ARRAY_SIZE(ends)][16]; /* control thread */
+
+	if (str_find_char(n->want, '_') == SIZE_MAX)
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(bases); i++) {
+		for (size_t k = 0; k < ARRAY_SIZE(ends); k++) {
+			snprintf(names[i][k], sizeof(names[i][k]), "%s_%s", bases[i], ends[k]);
+			near_add(n, str_from_cstr(names[i][k]));
+		}
+	}
+}
+
 static int unknown_name(const char *what, struct str name, bool is_fetch, struct err *err)
 {
 	struct near n = { .want = name };
@@ -90,6 +110,8 @@ static int unknown_name(const char *what, struct str name, bool is_fetch, struct
 
 	for (unsigned i = 0; (d = is_fetch ? expr_fetch_doc(i) : expr_conv_doc(i)); i++)
 		near_add(&n, str_from_cstr(d->name));
+	if (is_fetch)
+		near_add_aliases(&n);
 	return err_set(err, -EINVAL, "unknown %s '" STR_FMT "'%s", what,
 		       STR_ARG(str_sub(name, 0, 80)), near_text(&n, hint, sizeof(hint)));
 }

@@ -26,6 +26,7 @@ struct eval {
 	bool is_iterating, has_more;
 	bool may_change; /* the value is only that of the bytes seen so far */
 	uint32_t it[2];
+	const struct regex *matched; /* by the last lookup in regular expressions that found something */
 };
 
 #define TYPE_ANY  0xff /* input: taken as it is; output: only known at run time */
@@ -134,12 +135,17 @@ struct conv_table {
 	unsigned n;
 };
 extern const struct fetch_table fetch_conn_table, fetch_http_table, fetch_field_table,
-	fetch_internal_table, fetch_tls_table, fetch_payload_table, fetch_stick_table;
+	fetch_internal_table, fetch_tls_table, fetch_payload_table, fetch_stick_table,
+	fetch_stream_table, fetch_rdp_table;
 extern const struct conv_table conv_text_table, conv_num_table, conv_code_table, conv_hash_table,
-	conv_misc_table, conv_map_table, conv_stick_table, conv_web_table;
+	conv_misc_table, conv_map_table, conv_stick_table, conv_web_table,
+	conv_json_table, conv_sign_table, conv_forwarded_table, conv_stream_table;
 
 const struct fetch_def *fetch_find(struct str name);
 const struct conv_def *conv_find(struct str name);
+
+/* These ACLs are part of others now: no line may be added to them. acl.c */
+void acl_set_seal(struct acl_set *set, const struct str *names, unsigned n);
 
 /* --- compiling --------------------------------------------------------------------------------- */
 
@@ -219,6 +225,12 @@ static inline char *eval_alloc(struct eval *ev, size_t n)
 	return arena_alloc(ev->arena, n ? n : 1);
 }
 
+/*
+ * `drop(thing)` is called when the configuration is freed; without env->owned never. -ENOMEM: it is still
+ * the caller's. Control thread.
+ */
+HG_WUR int expr_own(struct expr_env *env, void *thing, void (*drop)(void *thing));
+
 /* --- regular expressions ----------------------------------------------------------------------- */
 
 struct regex;
@@ -246,6 +258,7 @@ enum match {
 	MATCH_DOM,
 	MATCH_END,
 	MATCH_REG,
+	MATCH_REGM, /* the same; map_regm fills the value in from the match */
 	MATCH_COUNT,
 };
 const char *match_name(enum match m);
@@ -298,6 +311,35 @@ int pat_tree_prefix(const struct pat_tree *p, struct str s, enum tree_want want)
 int pat_tree_sub(const struct pat_tree *p, struct str s); /* anywhere in s; the one given first */
 int pat_tree_word(const struct pat_tree *p, struct str s, const char *delims); /* whole words */
 
+unsigned patset_weight(const struct patset *p, struct str key); /* of two that match the heavier one counts */
+
+/* --- lists that can change: pat_ref.c, pat_view.c ---------------------------------------------- */
+
+/* What a map gives; the text is read when it is asked for. */
+enum pat_out {
+	PAT_OUT_STR,
+	PAT_OUT_INT,
+	PAT_OUT_IP
+};
+/* Where the patterns of an ACL or a map come from: a file, or words of the configuration. */
+struct pat_source {
+	struct str file; /* p NULL: `entries` */
+	const struct pat_entry *entries;
+	unsigned n;
+	bool is_map, is_acl;
+	const char *fetch; /* for people: what the ACL looks at */
+	uint32_t id; /* -u, or UINT32_MAX */
+};
+struct pat_user;
+struct pat_elem;
+/* Control. *ret_bad: which of `entries` is wrong; unchanged when it is a line of a file (`err` names it). */
+HG_WUR int pat_user_new(struct expr_env *env, const struct pat_source *src, enum match match,
+			bool icase, enum pat_out out, struct pat_user **ret, unsigned *ret_bad,
+			struct err *err);
+/* 0, -ENOENT or -ENOMEM. The entry is valid until the evaluation ends. Any thread. */
+int pat_user_find(const struct pat_user *u, struct eval *ev, struct sample *smp,
+		  const struct pat_elem **ret);
+
 /* Lines of a pattern file or map: entries, and for maps the values behind the first blank. */
 struct pat_file {
 	struct pat_entry *entries;
@@ -306,6 +348,9 @@ struct pat_file {
 };
 HG_WUR int pat_file_read(struct expr_env *env, struct str path, bool is_map, struct pat_file *ret,
 			 struct err *err);
+
+HG_WUR int vars_proc_make(uint32_t id, struct err *err); /* control thread */
+bool vars_proc_exists(uint32_t id);
 
 /* --- shared by fetches and converters ---------------------------------------------------------- */
 
@@ -321,6 +366,8 @@ uint32_t hash_crc32(struct str s);
 uint32_t hash_avalanche(uint32_t h);
 ssize_t b64_decode(struct str in, char *out,
 		   bool is_url); /* bytes, or -EINVAL; out: 3/4 of in + 3 */
+/* A file of the configuration, "opt@" and "virt@" understood. -EINVAL with `err` or -ENOMEM. */
+HG_WUR int pat_file_text(struct expr_env *env, struct str path, struct str *ret, struct err *err);
 ssize_t url_decode(struct str in, char *out, bool plus_is_space); /* out: in.len */
 struct str host_without_port(struct str host);
 int date_http(uint64_t sec, char out[32]); /* "Thu, 01 Jan 1970 00:00:00 GMT" */

@@ -181,12 +181,55 @@ static int fetch_count(struct eval *ev, const struct expr_arg *args, unsigned kw
 	return 0;
 }
 
-/* srv_*(be/srv) and the like always name their server. */
-static int check_server_name(struct fn_check *c, struct err *err)
+/* What set-priority-class and -offset have said; 0 before. */
+static int fetch_prio(struct eval *ev, const struct expr_arg *args, unsigned is_class,
+		      struct sample *ret)
 {
-	if (str_find_char(c->args[0].str, '/') == SIZE_MAX)
-		return err_set(err, -EINVAL, "'" STR_FMT "' is not of the form backend/server",
-			       STR_ARG(c->args[0].str));
+	sample_set_int(ret, is_class ? ev->s->prio_class : ev->s->prio_offset);
+	return 0;
+}
+
+static int fetch_err_text(struct eval *ev, const struct expr_arg *args, unsigned kw,
+			  struct sample *ret)
+{
+	const struct subject_conn *c = kw == FC_ERR ? &ev->s->front : &ev->s->back;
+
+	if (!c->err_text)
+		return -ENOENT;
+	sample_set_str(ret, SAMPLE_STR, str_from_cstr(c->err_text));
+	return 0;
+}
+
+/* --- the kernel's view of a connection --- */
+
+#define TCP_BACK 0x100 /* in kw */
+
+static int check_tcp_time(struct fn_check *c, struct err *err)
+{
+	struct expr_arg *a = &c->args[0];
+
+	a->num = 1000;
+	if (a->type == ARG_NONE || str_is_eq(a->str, STR("ms")))
+		return 0;
+	a->num = 1;
+	return str_is_eq(a->str, STR("us"))
+		       ? 0
+		       : err_set(err, -EINVAL, "'" STR_FMT "' is not ms or us", STR_ARG(a->str));
+}
+
+static int fetch_tcp(struct eval *ev, const struct expr_arg *args, unsigned kw, struct sample *ret)
+{
+	enum subject_tcp_fact f = (enum subject_tcp_fact)(kw & 0xff);
+	const struct subject *s = ev->s;
+	int64_t v;
+	int r;
+
+	if (!s->ops || !s->ops->tcp)
+		return -ENOENT;
+	r = s->ops->tcp(s, kw & TCP_BACK, f, &v);
+	if (r)
+		return r;
+	sample_set_int(ret, f == TCP_RTT || f == TCP_RTTVAR ? v / args[0].num : v);
 	return 0;
 }
 
@@ -284,6 +327,25 @@ static int fetch_log(struct eval *ev, const struct expr_arg *args, unsigned kw, 
 	}
 }
 
+static int fetch_kernel(struct eval *ev, const struct expr_arg *args, unsigned kw,
+			struct sample *ret)
+{
+	int64_t n;
+	int r = ev->s->ops && ev->s->ops->kernel
+			? ev->s->ops->kernel(ev->s, (enum kernel_fact)kw, &n)
+			: -ENOENT;
+
+	if (r == 0)
+		sample_set_int(ret, n);
+	return r;
+}
+
+static int check_kernel(struct fn_check *c, struct err *err)
+{
+	return c->env->use_kernel ? c->env->use_kernel(c->env, c->name, (enum kernel_fact)c->kw)
+				  : 0;
+}
+
 #define P PLACES_CONN
 #define R (PLACE_CONTENT | PLACE_REQ | PLACE_RSP | PLACE_LOG | PLACE_CHECK)
 #define B (PLACE_RSP | PLACE_LOG | PLACE_REQ)
@@ -292,6 +354,12 @@ static const struct fetch_def defs[] = {
 	F("src_port", "", "", SINT, P, FRONT_SRC, fetch_port, NULL, "port of the client"),
 	F("src_is_local", "", "", BOOL, P, FRONT_SRC, fetch_is_local, NULL,
 	  "is the client on this host"),
+	F("src_xdp_conn_cur", "", "", SINT, P, KERNEL_CONNS, fetch_kernel, check_kernel,
+	  "connections of the client, as the kernel counts them"),
+	F("src_xdp_syn_rate", "", "", SINT, P, KERNEL_SYN_RATE, fetch_kernel, check_kernel,
+	  "SYNs per second that XDP has seen of the client"),
+	F("src_xdp_dropped", "", "", SINT, P, KERNEL_DROPPED, fetch_kernel, check_kernel,
+	  "packets of the client that the guard in XDP has dropped"),
 	F("dst", "", "", ADDR, P, FRONT_DST, fetch_addr, NULL, "address the client connected to"),
 	F("dst_port", "", "", SINT, P, FRONT_DST, fetch_port, NULL, "port the client connected to"),
 	F("dst_is_local", "", "", BOOL, P, FRONT_DST, fetch_is_local, NULL,
@@ -313,6 +381,25 @@ static const struct fetch_def defs[] = {
 	  "error of the client's connection, 0 for none"),
 	F("bc_err", "", "", SINT, B, BC_ERR, fetch_fact, NULL,
 	  "error of the server's connection, 0 for none"),
+	F("fc_err_str", "", "", STR, P, FC_ERR, fetch_err_text, NULL, "the same in words"),
+	F("bc_err_str", "", "", STR, B, BC_ERR, fetch_err_text, NULL, "the same in words"),
+	F("fc_rtt", "[ms|us]", "[s", SINT, P, TCP_RTT, fetch_tcp, check_tcp_time,
+	  "round trip time to the client"),
+	F("fc_rttvar", "[ms|us]", "[s", SINT, P, TCP_RTTVAR, fetch_tcp, check_tcp_time,
+	  "how much it varies"),
+	F("fc_unacked", "", "", SINT, P, TCP_UNACKED, fetch_tcp, NULL,
+	  "segments to the client that are not acknowledged"),
+	F("fc_sacked", "", "", SINT, P, TCP_SACKED, fetch_tcp, NULL,
+	  "segments acknowledged out of order"),
+	F("fc_lost", "", "", SINT, P, TCP_LOST, fetch_tcp, NULL, "segments taken for lost"),
+	F("fc_retrans", "", "", SINT, P, TCP_RETRANS, fetch_tcp, NULL,
+	  "segments sent again that are on their way"),
+	F("fc_reordering", "", "", SINT, P, TCP_REORDERING, fetch_tcp, NULL,
+	  "how far segments overtake each other"),
+	F("bc_rtt", "[ms|us]", "[s", SINT, B, TCP_RTT | TCP_BACK, fetch_tcp, check_tcp_time,
+	  "round trip time to the server"),
+	F("bc_rttvar", "[ms|us]", "[s", SINT, B, TCP_RTTVAR | TCP_BACK, fetch_tcp, check_tcp_time,
+	  "how much it varies"),
 	F("fc_http_major", "", "", SINT, P, FC_MAJOR, fetch_fact, NULL,
 	  "1 or 2: HTTP to the client"),
 	F("bc_http_major", "", "", SINT, B, BC_MAJOR, fetch_fact, NULL,
@@ -354,18 +441,28 @@ static const struct fetch_def defs[] = {
 	  "requests waiting in a backend's queues"),
 	F("avg_queue", "[backend]", "[s", SINT, P, COUNT_AVG_QUEUE, fetch_count, NULL,
 	  "waiting requests per usable server"),
+	F("prio_class", "", "", SINT, PLACES_REQ, 1, fetch_prio, NULL,
+	  "class in the queues, as set-priority-class said"),
+	F("prio_offset", "", "", SINT, PLACES_REQ, 0, fetch_prio, NULL,
+	  "ms that set-priority-offset added"),
 	F("be_weight", "[backend]", "[s", SINT, P, COUNT_BE_WEIGHT, fetch_count, NULL,
 	  "sum of the usable servers' weights"),
-	F("srv_conn", "[backend/]server", "s", SINT, P, COUNT_SRV_CONN, fetch_count,
-	  check_server_name, "connections of a server"),
-	F("srv_is_up", "[backend/]server", "s", BOOL, P, COUNT_SRV_IS_UP, fetch_count,
-	  check_server_name, "is a server up"),
-	F("srv_queue", "[backend/]server", "s", SINT, P, COUNT_SRV_QUEUE, fetch_count,
-	  check_server_name, "requests waiting for a server"),
-	F("srv_sess_rate", "[backend/]server", "s", SINT, P, COUNT_SRV_SESS_RATE, fetch_count,
-	  check_server_name, "new sessions per second of a server"),
-	F("srv_weight", "[backend/]server", "s", SINT, P, COUNT_SRV_WEIGHT, fetch_count,
-	  check_server_name, "weight of a server"),
+	F("srv_conn", "[backend/]server", "s", SINT, P, COUNT_SRV_CONN, fetch_count, NULL,
+	  "connections of a server"),
+	F("srv_is_up", "[backend/]server", "s", BOOL, P, COUNT_SRV_IS_UP, fetch_count, NULL,
+	  "is a server up"),
+	F("srv_queue", "[backend/]server", "s", SINT, P, COUNT_SRV_QUEUE, fetch_count, NULL,
+	  "requests waiting for a server"),
+	F("srv_sess_rate", "[backend/]server", "s", SINT, P, COUNT_SRV_SESS_RATE, fetch_count, NULL,
+	  "new sessions per second of a server"),
+	F("srv_conn_free", "[backend/]server", "s", SINT, P, COUNT_SRV_CONN_FREE, fetch_count, NULL,
+	  "connections that a server still takes; -1 without a limit"),
+	F("srv_iweight", "[backend/]server", "s", SINT, P, COUNT_SRV_IWEIGHT, fetch_count, NULL,
+	  "weight of a server in the configuration"),
+	F("srv_uweight", "[backend/]server", "s", SINT, P, COUNT_SRV_WEIGHT, fetch_count, NULL,
+	  "weight of a server as set at run time"),
+	F("srv_weight", "[backend/]server", "s", SINT, P, COUNT_SRV_WEIGHT, fetch_count, NULL,
+	  "weight of a server"),
 	F("unique-id", "", "", STR, R, UNIQUE_ID, fetch_log, NULL,
 	  "the request's unique-id-format"),
 	F("bytes_in", "", "", SINT, PLACE_LOG | PLACE_RSP, BYTES_IN, fetch_log, NULL,

@@ -356,6 +356,44 @@ static int fetch_cookie_cnt(struct eval *ev, const struct expr_arg *args, unsign
 	return 0;
 }
 
+/* Names of all cookies, each as often as it is there. */
+static int fetch_cookie_names(struct eval *ev, const struct expr_arg *args, unsigned kw,
+			      struct sample *ret)
+{
+	enum http_field_id id = kw & RSP ? HTTP_FIELD_SET_COOKIE : HTTP_FIELD_COOKIE;
+	struct str delim = args[0].type == ARG_STR ? args[0].str : STR(",");
+	const struct http_msg *m = msg_of(ev, kw);
+	struct str text = STR_NULL, name, value;
+	size_t n = 0, room = 0;
+	char *p;
+
+	if (!m)
+		return -ENOENT;
+	/* A pair is "n=" at least: as many delimiters as half the bytes. */
+	for (const struct http_field *f = http_msg_find(m, id, 0); f;
+	     f = http_msg_find(m, id, (unsigned)(f - m->fields) + 1))
+		room += f->value.len + (f->value.len / 2 + 1) * delim.len;
+	p = eval_alloc(ev, room);
+	if (!p)
+		return -ENOMEM;
+	for (const struct http_field *f = http_msg_find(m, id, 0); f;
+	     f = http_msg_find(m, id, (unsigned)(f - m->fields) + 1)) {
+		for (text = f->value; cookie_next(&text, &name, &value);) {
+			if (name.len && n) {
+				memcpy(p + n, delim.p, delim.len);
+				n += delim.len;
+			}
+			if (name.len)
+				memcpy(p + n, name.p, name.len);
+			n += name.len;
+			if (kw & RSP)
+				break;
+		}
+	}
+	sample_set_str(ret, SAMPLE_STR, str_make(p, n));
+	return 0;
+}
+
 #define Q PLACES_REQ
 #define R PLACES_RSP
 #define HDR(n, pl, k, what)                                                      \
@@ -417,6 +455,10 @@ static const struct fetch_def defs[] = {
 	COOK_CNT("cook_cnt", Q, 0),
 	COOK_CNT("res.cook_cnt", R, RSP),
 	COOK_CNT("scook_cnt", R, RSP),
+	F("req.cook_names", "[delim]", "[s", STR, Q, 0, fetch_cookie_names, NULL,
+	  "names of all cookies"),
+	F("res.cook_names", "[delim]", "[s", STR, R, RSP, fetch_cookie_names, NULL,
+	  "names of all cookies that are set"),
 	COOK_VAL("req.cook_val", Q, 0),
 	COOK_VAL("cook_val", Q, 0),
 	COOK_VAL("res.cook_val", R, RSP),

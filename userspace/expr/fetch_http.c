@@ -212,13 +212,20 @@ enum param_src {
 	PARAM_BODY
 };
 
+static struct str subject_body(const struct subject *s, bool is_rsp)
+{
+	if (s->ops && s->ops->body)
+		return s->ops->body(s, is_rsp);
+	return is_rsp ? s->rsp_body : s->req_body;
+}
+
 static bool param_text(const struct subject *s, enum param_src from, struct str delim,
 		       struct str *ret)
 {
 	size_t at = 0;
 
 	if (from == PARAM_BODY) {
-		*ret = str_sub(s->req_body, 0, BODY_SCAN_MAX);
+		*ret = str_sub(subject_body(s, false), 0, BODY_SCAN_MAX);
 		return ret->len != 0;
 	}
 	while (at < s->req->path.len && str_find_char(delim, s->req->path.p[at]) == SIZE_MAX)
@@ -287,10 +294,12 @@ static int fetch_msg(struct eval *ev, const struct expr_arg *args, unsigned kw, 
 {
 	bool is_rsp = kw & MSG_RSP;
 	const struct http_msg *m = is_rsp ? ev->s->rsp : ev->s->req;
-	struct str body = is_rsp ? ev->s->rsp_body : ev->s->req_body;
+	struct str body = STR_NULL;
 
 	if (!m)
 		return -ENOENT;
+	if ((kw & 0xff) >= MSG_BODY)
+		body = subject_body(ev->s, is_rsp);
 	switch ((enum msg_fact)(kw & 0xff)) {
 	case MSG_VERSION:
 		return fetch_msg_version(m, ev, ret);

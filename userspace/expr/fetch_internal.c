@@ -94,10 +94,11 @@ static int check_addr(struct fn_check *c, struct err *err)
 /* Environment and host name are read while compiling: getenv() is no business of a worker. */
 static int check_env(struct fn_check *c, struct err *err)
 {
-	const char *v = getenv(c->args[0].str.p);
+	struct str v = c->env->getenv ? c->env->getenv(c->env, c->args[0].str)
+				      : str_from_cstr(getenv(c->args[0].str.p));
 
-	c->args[0].str = v ? arena_str(c->env->arena, str_from_cstr(v)) : STR_NULL;
-	return v && !c->args[0].str.p ? -ENOMEM : 0;
+	c->args[0].str = v.p ? arena_str(c->env->arena, v) : STR_NULL;
+	return v.p && !c->args[0].str.p ? -ENOMEM : 0;
 }
 
 static int check_hostname(struct fn_check *c, struct err *err)

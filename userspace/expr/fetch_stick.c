@@ -166,6 +166,13 @@ const struct fetch_table fetch_stick_table = { defs, ARRAY_SIZE(defs) };
 
 #define CT(n, o, ctr, i, h) \
 	C(n, "table", "s", ANY, o, KW(FROM_INPUT, ctr, TABLE_GET, i), conv_table, check_table, h)
+/* Without a table: that of the section. A change makes the entry when there is none. */
+#define CT_SET(n, acc, i, h)                                                            \
+	C(n, "[table]", "[s", ANY, SINT, KW(FROM_INPUT, TABLE_GPC, acc, i), conv_table, \
+	  check_table, h)
+#define CT_I(n, sg, a, ctr, acc, h)                                                                \
+	C(n, a, sg, ANY, SINT, KW(FROM_INPUT, ctr, acc, 0) | KW_BY_INDEX, conv_table, check_table, \
+	  h)
 static const struct conv_def convs[] = {
 	CT("in_table", BOOL, TABLE_IS_TRACKED, 0, "does the table have this key"),
 	CT("table_conn_cnt", SINT, TABLE_CONN_CNT, 0, "connections so far"),
@@ -188,6 +195,18 @@ static const struct conv_def convs[] = {
 	CT("table_gpc1", SINT, TABLE_GPC, 1, "general counter 1"),
 	CT("table_gpc1_rate", SINT, TABLE_GPC_RATE, 1, "increments of counter 1 per period"),
 	CT("table_gpt0", SINT, TABLE_GPT, 0, "general tag 0"),
+	CT_I("table_gpc", "is", "idx,table", TABLE_GPC, TABLE_GET, "general counter idx"),
+	CT_I("table_gpc_rate", "is", "idx,table", TABLE_GPC_RATE, TABLE_GET,
+	     "increments of a counter per period"),
+	CT_I("table_gpt", "is", "idx,table", TABLE_GPT, TABLE_GET, "general tag idx"),
+	CT_I("table_inc_gpc", "i[s", "idx,[table]", TABLE_GPC, TABLE_INC,
+	     "increments a counter; its new value"),
+	CT_I("table_clr_gpc", "i[s", "idx,[table]", TABLE_GPC, TABLE_CLEAR,
+	     "clears a counter; its old value"),
+	CT_SET("table_inc_gpc0", TABLE_INC, 0, "increments counter 0; its new value"),
+	CT_SET("table_inc_gpc1", TABLE_INC, 1, "increments counter 1; its new value"),
+	CT_SET("table_clr_gpc0", TABLE_CLEAR, 0, "clears counter 0; its old value"),
+	CT_SET("table_clr_gpc1", TABLE_CLEAR, 1, "clears counter 1; its old value"),
 	CT("table_server_id", SINT, TABLE_SERVER_ID, 0, "server remembered for this key"),
 	CT("table_trackers", SINT, TABLE_TRACKERS, 0, "streams that track this key"),
 	CT("table_expire", SINT, TABLE_EXPIRE, 0, "ms until the entry expires"),

@@ -107,6 +107,24 @@ static int fetch_dn(struct eval *ev, const struct expr_arg *args, unsigned kw, s
 #define B	       (PLACE_REQ | PLACE_RSP | PLACE_LOG | PLACE_CHECK)
 #define T(n, o, k, h)  F(n, "", "", o, P, k, fetch_tls, NULL, h)
 #define TB(n, o, k, h) F(n, "", "", o, B, (k) | BACK, fetch_tls, NULL, h)
+/* Fields of one certificate; `pl` where, `k` whose. */
+#define CERT(n, pl, k, h)                                                                     \
+	F(n "s_dn", "[entry],[occ]", "[si", STR, pl, (k) + CERT_S_DN, fetch_dn, NULL,         \
+	  "subject of " h ", or one entry of it"),                                            \
+		F(n "i_dn", "[entry],[occ]", "[si", STR, pl, (k) + CERT_I_DN, fetch_dn, NULL, \
+		  "issuer of " h ", or one entry of it"),                                     \
+		CERT_ROW(n "serial", BIN, pl, (k) + CERT_SERIAL, "serial number of " h),      \
+		CERT_ROW(n "sha1", BIN, pl, (k) + CERT_SHA1, "SHA-1 of " h),                  \
+		CERT_ROW(n "notbefore", STR, pl, (k) + CERT_NOTBEFORE, "YYMMDDhhmmss[Z]"),    \
+		CERT_ROW(n "notafter", STR, pl, (k) + CERT_NOTAFTER, "YYMMDDhhmmss[Z]"),      \
+		CERT_ROW(n "key_alg", STR, pl, (k) + CERT_KEY_ALG, "kind of key of " h),      \
+		CERT_ROW(n "sig_alg", STR, pl, (k) + CERT_SIG_ALG, "how " h " is signed"),    \
+		CERT_ROW(n "version", SINT, pl, (k) + CERT_VERSION, "X.509 version of " h),   \
+		CERT_ROW(n "san", STR, pl, (k) + CERT_SAN,                                    \
+			 "alternative names of " h ": DNS:a, IP Address:b"),                  \
+		CERT_ROW(n "der", BIN, pl, (k) + CERT_DER, h)
+#define CHAIN(n, pl, k, h)	 CERT_ROW(n "chain_der", BIN, pl, (k) + CERT_CHAIN_DER, h)
+#define CERT_ROW(n, o, pl, k, h) F(n, "", "", o, pl, k, fetch_tls, NULL, h)
 static const struct fetch_def defs[] = {
 	F("ssl_fc", "", "", BOOL, P, 0, fetch_is_tls, NULL, "does the client speak TLS"),
 	F("ssl_bc", "", "", BOOL, B, BACK, fetch_is_tls, NULL, "do we speak TLS to the server"),
@@ -119,6 +137,7 @@ static const struct fetch_def defs[] = {
 	T("ssl_fc_alg_keysize", SINT, TLS_ALG_KEYSIZE, "key bits of the cipher"),
 	T("ssl_fc_use_keysize", SINT, TLS_USE_KEYSIZE, "key bits in use"),
 	T("ssl_fc_err", SINT, TLS_ERROR, "error of the handshake, 0 for none"),
+	T("ssl_fc_err_str", STR, TLS_ERROR_TEXT, "the same in words"),
 	F("ssl_fc_is_resumed", "", "", BOOL, P, TLS_IS_RESUMED, fetch_tls_bool, NULL,
 	  "was the session resumed"),
 	F("ssl_fc_has_crt", "", "", BOOL, P, TLS_HAS_CLIENT_CERT, fetch_tls_bool, NULL,
@@ -129,15 +148,6 @@ static const struct fetch_def defs[] = {
 	T("ssl_c_err", SINT, TLS_CLIENT_ERR, "error in the client's certificate, 0 for none"),
 	T("ssl_c_ca_err", SINT, TLS_CA_ERROR, "error in the client's chain, 0 for none"),
 	T("ssl_c_ca_err_depth", SINT, TLS_CLIENT_VERIFY_DEPTH, "depth of that error"),
-	F("ssl_c_s_dn", "[entry],[occ]", "[si", STR, P, TLS_CLIENT_S_DN, fetch_dn, NULL,
-	  "subject of the client's certificate, or one entry of it"),
-	F("ssl_c_i_dn", "[entry],[occ]", "[si", STR, P, TLS_CLIENT_I_DN, fetch_dn, NULL,
-	  "issuer of the client's certificate, or one entry of it"),
-	T("ssl_c_serial", BIN, TLS_CLIENT_SERIAL, "serial number of the client's certificate"),
-	T("ssl_c_sha1", BIN, TLS_CLIENT_SHA1, "SHA-1 of the client's certificate"),
-	T("ssl_c_notbefore", STR, TLS_CLIENT_NOTBEFORE, "YYMMDDhhmmss[Z]"),
-	T("ssl_c_notafter", STR, TLS_CLIENT_NOTAFTER, "YYMMDDhhmmss[Z]"),
-	T("ssl_c_der", BIN, TLS_CLIENT_DER, "the client's certificate"),
 	F("ssl_bc_is_resumed", "", "", BOOL, B, TLS_IS_RESUMED | BACK, fetch_tls_bool, NULL,
 	  "was the session with the server resumed"),
 	TB("ssl_bc_sni", STR, TLS_SNI, "server name we asked for"),
@@ -148,7 +158,12 @@ static const struct fetch_def defs[] = {
 	TB("ssl_bc_alg_keysize", SINT, TLS_ALG_KEYSIZE, "key bits of the cipher"),
 	TB("ssl_bc_use_keysize", SINT, TLS_USE_KEYSIZE, "key bits in use"),
 	TB("ssl_bc_err", SINT, TLS_ERROR, "error of the handshake, 0 for none"),
-	TB("ssl_s_der", BIN, TLS_SERVER_DER, "the server's certificate"),
+	TB("ssl_bc_err_str", STR, TLS_ERROR_TEXT, "the same in words"),
+	CERT("ssl_c_", P, TLS_CLIENT_CERT, "the client's certificate"),
+	CHAIN("ssl_c_", P, TLS_CLIENT_CERT, "the chain behind the client's certificate"),
+	CERT("ssl_f_", P, TLS_SERVER_CERT, "our certificate"),
+	CERT("ssl_s_", B, TLS_SERVER_CERT | BACK, "the server's certificate"),
+	CHAIN("ssl_s_", B, TLS_SERVER_CERT | BACK, "the server's chain, its certificate first"),
 };
 
 const struct fetch_table fetch_tls_table = { defs, ARRAY_SIZE(defs) };

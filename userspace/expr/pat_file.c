@@ -59,7 +59,7 @@ static int read_plain(struct expr_env *env, struct str path, struct str *ret, st
 	return 0;
 }
 
-static int read_text(struct expr_env *env, struct str path, struct str *ret, struct err *err)
+int pat_file_text(struct expr_env *env, struct str path, struct str *ret, struct err *err)
 {
 	bool is_optional = str_is_prefix(path, STR("opt@"));
 	int r;
@@ -95,7 +95,7 @@ int pat_file_read(struct expr_env *env, struct str path, bool is_map, struct pat
 	struct str text, rest;
 	uint32_t line_no = 0;
 	size_t lines = 1;
-	int r = read_text(env, path, &text, err);
+	int r = pat_file_text(env, path, &text, err);
 
 	memset(ret, 0, sizeof(*ret));
 	if (r)

@@ -28,7 +28,7 @@ static const struct {
 	[MATCH_STR] = { "str", SAMPLE_STR },   [MATCH_BEG] = { "beg", SAMPLE_STR },
 	[MATCH_SUB] = { "sub", SAMPLE_STR },   [MATCH_DIR] = { "dir", SAMPLE_STR },
 	[MATCH_DOM] = { "dom", SAMPLE_STR },   [MATCH_END] = { "end", SAMPLE_STR },
-	[MATCH_REG] = { "reg", SAMPLE_STR },
+	[MATCH_REG] = { "reg", SAMPLE_STR },   [MATCH_REGM] = { "regm", SAMPLE_STR },
 };
 
 #define DIR_DELIMS "/?"
@@ -308,10 +308,22 @@ int patset_build(struct expr_env *env, enum match m, bool icase, const struct pa
 	case MATCH_IP:
 		return build_ranges(env, p, e, ret_bad, err);
 	case MATCH_REG:
+	case MATCH_REGM:
 		return build_regexes(env, p, e, ret_bad, err);
 	default:
 		return build_texts(env, p, e, ret_bad, err);
 	}
+}
+
+unsigned patset_weight(const struct patset *p, struct str key)
+{
+	struct addr_prefix a;
+
+	if (p->match != MATCH_IP)
+		return (unsigned)key.len;
+	if (addr_prefix_parse(key, &a))
+		return 0;
+	return a.bits + (a.addr.sa.sa_family == AF_INET ? 96 : 0);
 }
 
 /* --- lookup --- */
@@ -373,7 +385,9 @@ int patset_find(const struct patset *p, struct eval *ev, struct sample *smp)
 			return -ENOENT;
 		return pat_ranges_find(p->ranges, addr_key(&smp->addr));
 	case MATCH_REG:
+	case MATCH_REGM:
 		for (unsigned i = 0; i < p->n; i++) {
+			ev->matched = p->regexes[i];
 			if (regex_is_match(p->regexes[i], smp->str))
 				return (int)i;
 		}

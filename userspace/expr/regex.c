@@ -31,12 +31,13 @@ static struct regex *all; /* control thread */
 
 struct expr_owned {
 	struct expr_owned *next;
-	struct regex *re;
+	void (*drop)(void *thing);
+	void *thing;
 };
 
-static void regex_unref(struct regex *re)
+static void regex_unref(void *thing)
 {
-	struct regex **p = &all;
+	struct regex *re = thing, **p = &all;
 
 	if (--re->refs)
 		return;
@@ -53,12 +54,12 @@ void expr_owned_free(struct expr_owned **owned)
 		struct expr_owned *o = *owned;
 
 		*owned = o->next;
-		regex_unref(o->re);
+		o->drop(o->thing);
 		mem_free(o);
 	}
 }
 
-static int regex_own(struct expr_env *env, struct regex *re)
+int expr_own(struct expr_env *env, void *thing, void (*drop)(void *thing))
 {
 	struct expr_owned *o;
 
@@ -67,7 +68,8 @@ static int regex_own(struct expr_env *env, struct regex *re)
 	o = mem_alloc(sizeof(*o));
 	if (!o)
 		return -ENOMEM;
-	o->re = re;
+	o->thing = thing;
+	o->drop = drop;
 	o->next = *env->owned;
 	*env->owned = o;
 	return 0;
@@ -127,7 +129,7 @@ int regex_compile(struct expr_env *env, struct str pattern, bool icase, struct r
 	if (!re)
 		return r;
 	re->refs++;
-	r = regex_own(env, re);
+	r = expr_own(env, re, regex_unref);
 	if (r)
 		regex_unref(re);
 	*ret = re;

@@ -121,7 +121,7 @@ int subject_var_set(struct subject *s, enum var_scope scope, uint32_t id,
 	struct arena *arena = scope == VAR_SESS ? s->sess_arena : s->arena;
 
 	if (scope == VAR_PROC)
-		return -EPERM;
+		return vars_proc_set(id, value);
 	if (!arena)
 		return 0;
 	return vars_set(&s->vars[scope], arena, id, value);
@@ -129,7 +129,102 @@ int subject_var_set(struct subject *s, enum var_scope scope, uint32_t id,
 
 const struct sample *subject_var_get(const struct subject *s, enum var_scope scope, uint32_t id)
 {
-	return vars_get(s->vars[scope], id);
+	struct sample *v;
+
+	if (scope != VAR_PROC)
+		return vars_get(s->vars[scope], id);
+	v = arena_alloc(s->arena, sizeof(*v));
+	return v && vars_proc_get(id, s->arena, v) == 0 ? v : NULL;
+}
+
+void subject_var_unset(struct subject *s, enum var_scope scope, uint32_t id)
+{
+	if (scope == VAR_PROC)
+		vars_proc_unset(id);
+	else
+		vars_unset(s->vars[scope], id);
+}
+
+/* --- conditions --- */
+
+enum var_cond {
+	IF_EXISTS,
+	IF_NOT_EXISTS,
+	IF_EMPTY,
+	IF_NOT_EMPTY,
+	IF_SET,
+	IF_NOT_SET,
+	IF_GT,
+	IF_LT,
+	VAR_COND_COUNT
+};
+static const char *const cond_names[VAR_COND_COUNT] = {
+	"ifexists", "ifnotexists", "ifempty", "ifnotempty", "ifset", "ifnotset", "ifgt", "iflt",
+};
+
+int var_cond_parse(struct str text, uint8_t *ret_conds, struct err *err)
+{
+	*ret_conds = 0;
+	while (text.p) {
+		struct str word = str_trim(str_cut(&text, ','));
+		struct near near = { .want = word };
+		char hint[96];
+		unsigned i = 0;
+
+		for (; i < VAR_COND_COUNT && !str_is_eq(word, str_from_cstr(cond_names[i])); i++)
+			near_add(&near, str_from_cstr(cond_names[i]));
+		if (i == VAR_COND_COUNT)
+			return err_set(err, -EINVAL, "unknown condition '" STR_FMT "'%s",
+				       STR_ARG(str_sub(word, 0, 60)),
+				       near_text(&near, hint, sizeof(hint)));
+		*ret_conds |= (uint8_t)(1u << i);
+	}
+	return 0;
+}
+
+static bool cond_holds(enum var_cond c, bool exists, const struct sample *old,
+		       const struct sample *value)
+{
+	bool is_empty = !old || (old->type >= SAMPLE_STR && old->str.len == 0);
+	bool are_numbers = old && old->type <= SAMPLE_SINT && value->type <= SAMPLE_SINT;
+
+	switch (c) {
+	case IF_EXISTS:
+		return exists;
+	case IF_NOT_EXISTS:
+		return !exists;
+	case IF_EMPTY:
+		return is_empty;
+	case IF_NOT_EMPTY:
+		return !is_empty;
+	case IF_SET:
+		return old != NULL;
+	case IF_NOT_SET:
+		return !old;
+	case IF_GT:
+		return are_numbers && old->sint > value->sint;
+	case IF_LT:
+		return are_numbers && old->sint < value->sint;
+	case VAR_COND_COUNT:
+		break;
+	}
+	return false;
+}
+
+int subject_var_set_if(struct subject *s, enum var_scope scope, uint32_t id, uint8_t conds,
+		       const struct sample *value)
+{
+	const struct sample *old = conds ? subject_var_get(s, scope, id) : NULL;
+	bool exists = false;
+
+	if (conds)
+		exists = scope == VAR_PROC ? vars_proc_exists(id)
+					   : var_find(s->vars[scope], id) != NULL;
+	for (unsigned i = 0; i < VAR_COND_COUNT; i++) {
+		if (conds & 1u << i && !cond_holds((enum var_cond)i, exists, old, value))
+			return 0;
+	}
+	return subject_var_set(s, scope, id, value);
 }
 
 /* --- names --- */
@@ -230,5 +325,5 @@ int vars_intern(struct str name, enum var_scope *ret_scope, uint32_t *ret_id, st
 	*ret_scope = (enum var_scope)i;
 	if (intern(rest, ret_id))
 		return err_set(err, -ENOMEM, "out of memory");
-	return 0;
+	return i == VAR_PROC ? vars_proc_make(*ret_id, err) : 0;
 }

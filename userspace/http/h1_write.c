@@ -198,7 +198,7 @@ static void put_last_chunk(struct writer *w, const struct http_msg *m, unsigned 
 	if (!is_first)
 		PUT_LIT(w, "\r\n");
 	PUT_LIT(w, "0\r\n");
-	if (m->flags & HTTP_MSG_HAS_TRAILERS)
+	if ((m->flags & (HTTP_MSG_HAS_TRAILERS | HTTP_MSG_NO_TRAILERS)) == HTTP_MSG_HAS_TRAILERS)
 		put_fields(w, m->trailers, m->n_trailers, SKIPPED);
 	PUT_LIT(w, "\r\n");
 }

@@ -93,6 +93,7 @@ static int on_invalid_header(nghttp2_session *ng, const nghttp2_frame *frame, co
 {
 	struct h2_session *h = user;
 
+	h2_guard_glitch(h);
 	if (!h->head.error)
 		h->head.error = http_is_token(str_make((const char *)name, name_len))
 					? HTTP_ERR_BAD_FIELD_VALUE
@@ -174,8 +175,10 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
 		break;
 	case NGHTTP2_SETTINGS:
 		/* A new initial window moves those of all streams (RFC 9113 6.9.2). */
-		if (!(frame->hd.flags & NGHTTP2_FLAG_ACK))
+		if (!(frame->hd.flags & NGHTTP2_FLAG_ACK)) {
+			h->has_settings = true;
 			h->ops->on_window(h->owner, NULL);
+		}
 		break;
 	case NGHTTP2_GOAWAY:
 		/* A client's concerns only pushed streams. */
@@ -191,6 +194,7 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
 /* Broken frames that cost the peer only its stream would be a way to make us send resets for nothing. */
 static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *frame, int error, void *user)
 {
+	h2_guard_glitch(user);
 	h2_guard_spend(user, H2_ABUSE_RESET);
 	return 0;
 }
@@ -298,7 +302,7 @@ static int set_callbacks(nghttp2_session_callbacks **ret)
 	return 0;
 }
 
-static int set_options(nghttp2_option **ret)
+static int set_options(const struct h2_limits *limits, nghttp2_option **ret)
 {
 	nghttp2_option *o;
 
@@ -308,20 +312,41 @@ static int set_options(nghttp2_option **ret)
 	/* h2_guard.c comes first: its GOAWAY names the reason. */
 	nghttp2_option_set_stream_reset_rate_limit(o, 1u << 30, 1u << 30);
 	nghttp2_option_set_max_continuations(o, 1u << 10);
-	nghttp2_option_set_peer_max_concurrent_streams(o, H2_MAX_STREAMS);
+	nghttp2_option_set_peer_max_concurrent_streams(o, limits->max_streams);
 	*ret = o;
 	return 0;
 }
 
+/* Towards servers all streams may be full; 2^31 - 1 is what a window can say (RFC 9113 6.9.1). */
+static int32_t connection_window(const struct h2_limits *l)
+{
+	uint64_t all = (uint64_t)l->max_streams * l->window;
+
+	if (all < NGHTTP2_INITIAL_CONNECTION_WINDOW_SIZE)
+		all = NGHTTP2_INITIAL_CONNECTION_WINDOW_SIZE;
+	return all < INT32_MAX ? (int32_t)all : INT32_MAX;
+}
+
+static void limits_complete(struct h2_limits *l)
+{
+	if (!l->max_streams)
+		l->max_streams = H2_MAX_STREAMS;
+	if (!l->window || l->window > H2_STREAM_WINDOW)
+		l->window = H2_STREAM_WINDOW;
+	if (l->max_frame < H2_FRAME)
+		l->max_frame = H2_FRAME;
+}
+
 static int say_hello(struct h2_session *h)
 {
-	nghttp2_settings_entry iv[4];
+	const struct h2_limits *l = &h->limits;
+	nghttp2_settings_entry iv[7];
 	size_t n = 0;
 	int r;
 
 	if (h->is_server) {
 		iv[n++] = (nghttp2_settings_entry){ NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS,
-						    H2_MAX_STREAMS };
+						    l->max_streams };
 		if (h->limits.allow_connect_protocol)
 			iv[n++] = (nghttp2_settings_entry){
 				NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1
@@ -329,12 +354,20 @@ static int say_hello(struct h2_session *h)
 	} else {
 		iv[n++] = (nghttp2_settings_entry){ NGHTTP2_SETTINGS_ENABLE_PUSH, 0 };
 	}
-	iv[n++] = (nghttp2_settings_entry){ NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE,
-					    h->limits.max_head };
+	iv[n++] = (nghttp2_settings_entry){ NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, l->max_head };
+	if (l->window != H2_STREAM_WINDOW)
+		iv[n++] = (nghttp2_settings_entry){ NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE,
+						    l->window };
+	if (l->max_frame != H2_FRAME)
+		iv[n++] = (nghttp2_settings_entry){ NGHTTP2_SETTINGS_MAX_FRAME_SIZE, l->max_frame };
+	if (l->has_header_table)
+		iv[n++] = (nghttp2_settings_entry){ NGHTTP2_SETTINGS_HEADER_TABLE_SIZE,
+						    l->header_table };
 	r = nghttp2_submit_settings(h->ng, NGHTTP2_FLAG_NONE, iv, n);
 	if (!r)
 		r = nghttp2_session_set_local_window_size(h->ng, NGHTTP2_FLAG_NONE, 0,
-							  H2_CONN_WINDOW);
+							  h->is_server ? (int32_t)H2_CONN_WINDOW
+								       : connection_window(l));
 	return r ? -ENOMEM : 0;
 }
 
@@ -351,9 +384,10 @@ static int session_new(bool is_server, const struct h2_ops *ops, void *owner,
 	h->ops = ops;
 	h->owner = owner;
 	h->limits = *limits;
+	limits_complete(&h->limits);
 	h->is_server = is_server;
-	h2_guard_init(&h->guard, now_ns);
-	if (set_callbacks(&cb) == 0 && set_options(&opt) == 0) {
+	h2_guard_init(&h->guard, h->limits.max_streams, now_ns);
+	if (set_callbacks(&cb) == 0 && set_options(&h->limits, &opt) == 0) {
 		r = is_server ? nghttp2_session_server_new3(&h->ng, cb, h, opt, &ng_mem)
 			      : nghttp2_session_client_new3(&h->ng, cb, h, opt, &ng_mem);
 		r = r ? -ENOMEM : say_hello(h);

@@ -13,9 +13,13 @@
 
 #include "http/http.h"
 
-/* Advertised to the peer; what it may cost: streams times H2_STREAM_WINDOW, all together H2_CONN_WINDOW. */
+/*
+ * Advertised to the peer; what it may cost: streams times H2_STREAM_WINDOW, all together H2_CONN_WINDOW. Towards
+ * servers all streams may be full: they belong to different clients, and a slow one must not stop the others.
+ */
 #define H2_MAX_STREAMS	 100
 #define H2_STREAM_WINDOW 65535
+#define H2_FRAME	 16384 /* RFC 9113 4.2 */
 #define H2_CONN_WINDOW	 (1u << 20)
 /* Room that h2_produce() wants in its buffer before it adds to it: a frame and then some. */
 #define H2_PRODUCE_ROOM 17408
@@ -44,7 +48,8 @@ enum h2_error {
 	X(WINDOW, "WINDOW_UPDATE flood")                   \
 	X(PRIORITY, "PRIORITY or unknown frames")          \
 	X(CONTINUATION, "CONTINUATION flood")              \
-	X(HEADERS, "header fields far beyond the limit")
+	X(HEADERS, "header fields far beyond the limit")   \
+	X(GLITCHES, "more glitches than allowed")
 /* clang-format on */
 
 enum h2_abuse {
@@ -99,6 +104,11 @@ struct h2_limits {
 	uint32_t max_head; /* bytes of names and values and 32 each (RFC 9113 6.5.2) */
 	unsigned max_fields;
 	bool allow_connect_protocol; /* RFC 8441, servers */
+	/* 0: H2_MAX_STREAMS, H2_STREAM_WINDOW, 16384, 4096. */
+	uint32_t max_streams, window, max_frame;
+	uint32_t header_table;
+	bool has_header_table; /* 0 is a size, too */
+	uint32_t max_glitches; /* oddities until the connection ends; 0: no limit */
 };
 
 /* `now_ns`: the loop's clock, here and below: refills budgets. 0, -ENOMEM. The first SETTINGS are queued. */
@@ -125,6 +135,8 @@ bool h2_wants_output(const struct h2_session *h);
 bool h2_is_over(const struct h2_session *h);
 /* May another exchange begin? Client: asks also for the peer's limit. */
 bool h2_can_open(const struct h2_session *h);
+/* Client: does the server take RFC 8441's CONNECT? 1, 0; -EINPROGRESS: its SETTINGS have not come yet. */
+int h2_takes_protocols(const struct h2_session *h);
 enum h2_abuse h2_abuse(const struct h2_session *h);
 
 /* Graceful end, first step (RFC 9113 6.8): tells that nothing new is wanted, without refusing what is on its way. */

@@ -2,7 +2,7 @@
 /*
  * Peers that make work without wanting anything: each kind of frame that costs us more than it costs
  * them has a budget, refilled by time and by useful work (data that flows, exchanges that come to a good
- * end). Who overdraws it gets GOAWAY(ENHANCE_YOUR_CALM) and is closed. On by default, not tunable: the
+ * end). Who overdraws it gets GOAWAY(ENHANCE_YOUR_CALM) and is closed. On by default, whatever tune.h2.* says: the
  * budgets are far beyond what browsers, curl and gRPC need. Called from nghttp2's callbacks.
  */
 #include "http/h2_priv.h"
@@ -16,10 +16,8 @@ static const struct h2_budget {
 #define TEXT(name, t) [H2_ABUSE_##name].text = t,
 	H2_ABUSES(TEXT)
 #undef TEXT
-		/* A page left by its reader: all its streams at once. */
 		[H2_ABUSE_RESET]
-			.burst = 2 * H2_MAX_STREAMS,
-	[H2_ABUSE_RESET].per_second = 20,
+			.per_second = 20,
 	/* Each has to be acknowledged; honest peers send one or two in a connection's life. */
 	[H2_ABUSE_CONTROL].burst = 32,
 	[H2_ABUSE_CONTROL].per_second = 1,
@@ -44,10 +42,18 @@ const char *h2_abuse_text(enum h2_abuse a)
 	return (unsigned)a < H2_ABUSE_COUNT && budgets[a].text ? budgets[a].text : "";
 }
 
-void h2_guard_init(struct h2_guard *g, uint64_t now_ns)
+static int32_t burst(const struct h2_guard *g, enum h2_abuse kind)
 {
+	return kind == H2_ABUSE_RESET ? g->reset_burst : budgets[kind].burst;
+}
+
+void h2_guard_init(struct h2_guard *g, uint32_t max_streams, uint64_t now_ns)
+{
+	/* A page left by its reader: all its streams at once. */
+	g->reset_burst = 2 * (int32_t)(max_streams > H2_MAX_STREAMS ? max_streams : H2_MAX_STREAMS);
 	for (unsigned i = 0; i < H2_ABUSE_COUNT; i++)
-		g->left[i] = budgets[i].burst;
+		g->left[i] = burst(g, (enum h2_abuse)i);
+	g->n_glitches = 0;
 	g->refilled_ns = now_ns;
 	g->abuse = H2_ABUSE_NONE;
 }
@@ -70,7 +76,13 @@ void h2_guard_earn(struct h2_guard *g, enum h2_abuse kind, int32_t n)
 {
 	int32_t sum = g->left[kind] + n;
 
-	g->left[kind] = sum < budgets[kind].burst ? sum : budgets[kind].burst;
+	g->left[kind] = sum < burst(g, kind) ? sum : burst(g, kind);
+}
+
+void h2_guard_glitch(struct h2_session *h)
+{
+	if (h->limits.max_glitches && ++h->guard.n_glitches > h->limits.max_glitches)
+		h2_guard_end(h, H2_ABUSE_GLITCHES);
 }
 
 void h2_guard_end(struct h2_session *h, enum h2_abuse kind)
@@ -84,6 +96,8 @@ void h2_guard_end(struct h2_session *h, enum h2_abuse kind)
 
 bool h2_guard_spend(struct h2_session *h, enum h2_abuse kind)
 {
+	if (kind == H2_ABUSE_EMPTY)
+		h2_guard_glitch(h);
 	if (likely(h->guard.left[kind] > 0)) {
 		h->guard.left[kind]--;
 		return true;
@@ -101,6 +115,7 @@ static void guard_block(struct h2_session *h, const nghttp2_frame_hd *hd)
 		head->n_encoded = 0;
 	} else {
 		head->n_continuations++;
+		h2_guard_glitch(h);
 		if (!hd->length && !h2_guard_spend(h, H2_ABUSE_EMPTY))
 			return;
 	}

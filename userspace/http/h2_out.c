@@ -74,8 +74,16 @@ bool h2_can_open(const struct h2_session *h)
 	if (h->is_server)
 		return true;
 	max = nghttp2_session_get_remote_settings(h->ng, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
-	return h->n_open < (max < H2_MAX_STREAMS ? max : H2_MAX_STREAMS) &&
+	return h->n_open < (max < h->limits.max_streams ? max : h->limits.max_streams) &&
 	       nghttp2_session_check_request_allowed(h->ng);
+}
+
+int h2_takes_protocols(const struct h2_session *h)
+{
+	if (!h->has_settings)
+		return -EINPROGRESS;
+	return nghttp2_session_get_remote_settings(h->ng,
+						   NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL) == 1;
 }
 
 enum h2_abuse h2_abuse(const struct h2_session *h)
@@ -137,7 +145,7 @@ static bool send_trailers(struct h2_session *h, struct h2_stream *s)
 	char names[2048];
 	size_t n = 0, used = 0;
 
-	if (!m || !(m->flags & HTTP_MSG_HAS_TRAILERS))
+	if (!m || !(m->flags & HTTP_MSG_HAS_TRAILERS) || m->flags & HTTP_MSG_NO_TRAILERS)
 		return false;
 	for (unsigned i = 0; i < m->n_trailers && n < TRAILERS_MAX; i++) {
 		const struct http_field *f = &m->trailers[i];

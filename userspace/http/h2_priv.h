@@ -31,8 +31,10 @@ struct h2_head {
 
 struct h2_guard {
 	int32_t left[H2_ABUSE_COUNT];
+	int32_t reset_burst;
 	uint64_t refilled_ns;
 	uint8_t abuse; /* enum h2_abuse: what ended the connection */
+	uint32_t n_glitches; /* of limits.max_glitches */
 };
 
 /* Streams that we reset and that the peer may not know about yet. */
@@ -46,6 +48,7 @@ struct h2_session {
 	bool is_server;
 	bool is_over; /* broken beyond GOAWAY, or no memory */
 	bool is_leaving; /* we said GOAWAY, or heard it */
+	bool has_settings; /* the peer's first SETTINGS came */
 	struct buf *out; /* during h2_produce() */
 	bool is_paused; /* stopped because `out` is full */
 	unsigned n_open; /* client: streams we opened */
@@ -56,11 +59,13 @@ struct h2_session {
 };
 
 /* h2_guard.c */
-void h2_guard_init(struct h2_guard *g, uint64_t now_ns);
+void h2_guard_init(struct h2_guard *g, uint32_t max_streams, uint64_t now_ns);
 void h2_guard_refill(struct h2_guard *g, uint64_t now_ns);
 /* One more of `kind`. False: too many, the connection is being ended. */
 bool h2_guard_spend(struct h2_session *h, enum h2_abuse kind);
 void h2_guard_earn(struct h2_guard *g, enum h2_abuse kind, int32_t n);
+/* Something that no healthy peer does, whether it costs us anything or not. */
+void h2_guard_glitch(struct h2_session *h);
 void h2_guard_end(struct h2_session *h, enum h2_abuse kind);
 /* Judges a frame by its header. */
 void h2_guard_frame(struct h2_session *h, const nghttp2_frame_hd *hd);

@@ -100,6 +100,7 @@ enum http_msg_flags {
 	 * sends it on.
 	 */
 	HTTP_MSG_LENGTH_ONLY = 1 << 5,
+	HTTP_MSG_NO_TRAILERS = 1 << 6, /* the writers leave trailers out */
 };
 
 /* Fields that edits may add to a message beyond max_fields. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Idle connections to servers, one list per server and worker, most recently used first: what is used
- * often stays warm, the rest grows old at the tail. Worker that owns the list; no memory is
- * allocated; a pooled connection belongs to the pool until idle_get() or idle_forget().
+ * often stays warm, the rest grows old at the tail. A connection that was opened with something that not
+ * every request wants (a name in TLS, a client's address) has a key; those have a list of their own and are
+ * found through the worker's index. Worker that owns the list; no memory is allocated; a pooled connection
+ * belongs to the pool until idle_get() or idle_forget().
  */
 #include "lb/lb_priv.h"
 
@@ -13,17 +15,64 @@ static void idle_count(struct server_worker *w, int delta)
 		STATS_ADD(&w->ctr->idle_conns, delta);
 }
 
-static struct conn *idle_unlink(struct server_worker *w, struct list *l)
+/* --- the index ------------------------------------------------------------------------------------ */
+
+/* Keys are hashes, and those of two servers differ. */
+static struct conn **index_head(struct net_worker *nw, uint64_t key)
 {
-	list_del(l);
+	return &nw->by_key[key & (NET_KEY_BUCKETS - 1)];
+}
+
+static void index_add(struct conn *c)
+{
+	struct conn **head = index_head(c->nw, c->pool_key);
+
+	c->key_next = *head;
+	c->key_prev = head;
+	if (*head)
+		(*head)->key_prev = &c->key_next;
+	*head = c;
+}
+
+static void index_del(struct conn *c)
+{
+	*c->key_prev = c->key_next;
+	if (c->key_next)
+		c->key_next->key_prev = c->key_prev;
+	c->key_next = NULL;
+	c->key_prev = NULL;
+}
+
+static struct conn *index_find(struct net_worker *nw, uint64_t key)
+{
+	struct conn *c = *index_head(nw, key);
+
+	while (c && c->pool_key != key)
+		c = c->key_next;
+	return c;
+}
+
+/* --- the lists -------------------------------------------------------------------------------------- */
+
+static struct conn *idle_unlink(struct server_worker *w, struct conn *c)
+{
+	list_del(&c->link);
+	if (c->pool_key)
+		index_del(c);
 	idle_count(w, -1);
-	return list_entry(l, struct conn, link);
+	return c;
+}
+
+static void idle_close_list(struct server_worker *w, struct list *head)
+{
+	while (!list_is_empty(head))
+		conn_close(idle_unlink(w, list_entry(head->prev, struct conn, link)), false);
 }
 
 static void idle_close_all(struct server_worker *w)
 {
-	while (!list_is_empty(&w->idle))
-		conn_close(idle_unlink(w, w->idle.prev), false);
+	idle_close_list(w, &w->idle);
+	idle_close_list(w, &w->idle_keyed);
 }
 
 /* The server moved: what is connected to its old address goes. */
@@ -70,18 +119,32 @@ void idle_put(struct server *s, const struct conf_server *cs, unsigned worker, s
 	c->since_ns = loop_now(c->nw->loop);
 	c->doing = "idle";
 	conn_idle(c);
-	list_push_front(&w->idle, &c->link);
+	if (likely(!c->pool_key)) {
+		list_push_front(&w->idle, &c->link);
+	} else {
+		list_push_front(&w->idle_keyed, &c->link);
+		index_add(c);
+	}
 	idle_count(w, 1);
 }
 
-struct conn *idle_get(struct server *s, const struct conf_server *cs, unsigned worker)
+static struct conn *idle_first(struct server_worker *w, uint64_t key)
+{
+	if (likely(!key))
+		return list_is_empty(&w->idle) ? NULL : list_entry(w->idle.next, struct conn, link);
+	if (list_is_empty(&w->idle_keyed))
+		return NULL;
+	return index_find(list_entry(w->idle_keyed.next, struct conn, link)->nw, key);
+}
+
+struct conn *idle_get(struct server *s, const struct conf_server *cs, unsigned worker, uint64_t key)
 {
 	struct server_worker *w = &s->w[worker];
+	struct conn *c;
 
 	idle_check_generation(s, w);
-	while (!list_is_empty(&w->idle)) {
-		struct conn *c = idle_unlink(w, w->idle.next);
-
+	while ((c = idle_first(w, key))) {
+		idle_unlink(w, c);
 		if (likely(!idle_is_worn_out(cs, c) && conn_is_reusable(c)))
 			return c;
 		conn_close(c, false);
@@ -92,22 +155,16 @@ struct conn *idle_get(struct server *s, const struct conf_server *cs, unsigned w
 void idle_forget(struct server *s, unsigned worker, struct conn *c)
 {
 	if (c->link.next && !list_is_empty(&c->link))
-		idle_unlink(&s->w[worker], &c->link);
+		idle_unlink(&s->w[worker], c);
 }
 
-void idle_purge(struct server *s, unsigned worker, uint64_t older_than_ns, bool all)
+static void idle_purge_list(struct server_worker *w, struct list *head, uint64_t older_than_ns)
 {
-	struct server_worker *w = &s->w[worker];
 	unsigned n_old = 0;
 	struct list *l;
 
-	if (all) {
-		idle_close_all(w);
-		return;
-	}
-	idle_check_generation(s, w);
 	/* Oldest at the tail: counting stops at the first that is young enough. */
-	for (l = w->idle.prev; l != &w->idle; l = l->prev) {
+	for (l = head->prev; l != head; l = l->prev) {
 		struct conn *c = list_entry(l, struct conn, link);
 		uint64_t now = loop_now(c->nw->loop);
 
@@ -116,5 +173,18 @@ void idle_purge(struct server *s, unsigned worker, uint64_t older_than_ns, bool 
 		n_old++;
 	}
 	for (n_old = (n_old + 1) / 2; n_old; n_old--)
-		conn_close(idle_unlink(w, w->idle.prev), false);
+		conn_close(idle_unlink(w, list_entry(head->prev, struct conn, link)), false);
+}
+
+void idle_purge(struct server *s, unsigned worker, uint64_t older_than_ns, bool all)
+{
+	struct server_worker *w = &s->w[worker];
+
+	if (all) {
+		idle_close_all(w);
+		return;
+	}
+	idle_check_generation(s, w);
+	idle_purge_list(w, &w->idle, older_than_ns);
+	idle_purge_list(w, &w->idle_keyed, older_than_ns);
 }

@@ -21,6 +21,7 @@
 #include "conf/conf.h"
 #include "ev/loop.h"
 #include "ev/mailbox.h"
+#include "lb/waitlist.h"
 #include "net/net.h"
 
 #define LB_MAX_WORKERS 256
@@ -62,6 +63,52 @@ void stats_row_put(struct stats_area *a, struct stats_row *r);
 /* Sum over workers (torn reads of single counters do not happen: aligned words). Any thread. */
 void stats_row_sum(const struct stats_area *a, const struct stats_row *r, struct hg_l7_counters *ret_sum);
 
+/*
+ * A rate per second that workers can ask for at any moment: what came since control's last mark, and of
+ * the second before it the part that a window of one second still covers (as HAProxy's counters do).
+ * Two marks, so that a reader never sees half of a new one.
+ */
+struct rate_meter {
+	struct {
+		_Atomic uint64_t at_ns, count;
+		_Atomic uint32_t per_s; /* in the second that ended here */
+	} marks[2];
+	_Atomic uint32_t cur;
+};
+void rate_meter_mark(struct rate_meter *m, uint64_t count, uint64_t now_ns); /* control */
+uint64_t rate_meter_read(const struct rate_meter *m, uint64_t count, uint64_t now_ns);
+/* One counter, by its offset in hg_l7_counters, over all workers. Any thread. */
+uint64_t stats_row_count(const struct stats_row *r, unsigned n_workers, size_t offset);
+
+/* --- how times are spread ------------------------------------------------------------------------ */
+
+/* Upper bounds of the buckets, in microseconds; a last bucket has what is above. */
+#define LB_TIME_BOUNDS(X)                                                                \
+	X(100) X(250) X(500) X(1000) X(2500) X(5000) X(10000) X(25000) X(50000) X(100000) \
+	X(250000) X(500000) X(1000000) X(2500000) X(5000000) X(10000000) X(30000000)
+#define X(us) +1
+enum { LB_TIME_BUCKETS = 1 LB_TIME_BOUNDS(X) };
+#undef X
+extern const uint32_t lb_time_bounds_us[LB_TIME_BUCKETS - 1];
+
+enum lb_time { /* connect, response, total: of a backend; handshake: of a frontend */
+	LB_TIME_CONNECT,
+	LB_TIME_RESPONSE,
+	LB_TIME_TOTAL,
+	LB_TIME_HANDSHAKE,
+	LB_TIMES,
+};
+struct lb_histogram {
+	uint64_t n[LB_TIME_BUCKETS]; /* each by itself, not cumulative */
+	uint64_t sum_us;
+};
+struct lb_backend;
+void lb_time_add(struct lb_backend *be, unsigned worker, enum lb_time what, uint64_t ns); /* that worker */
+void lb_time_sum(const struct lb_backend *be, unsigned n_workers, enum lb_time what,
+		 struct lb_histogram *ret); /* any thread */
+/* The time below which the part `q` (0 to 1) of all lies, in microseconds, as far as buckets tell; 0: there are none. */
+uint64_t lb_time_quantile(const struct lb_histogram *h, double q);
+
 /* --- servers ----------------------------------------------------------------------------------- */
 
 /* Operational state, numbers as in `show servers state` srv_op_state. */
@@ -101,13 +148,18 @@ const char *check_status_code(enum check_status s); /* "L4OK" */
 const char *check_status_text(enum check_status s); /* "Layer4 check passed" */
 
 struct lb_backend;
+struct dns_user;
 
-/* One waiting stream. Embedded in it; zeroed or list_init() before first use. */
+/* One waiting stream. Embedded in it; zeroed before first use. */
 struct queue_entry {
 	struct list link;
+	struct wait_place place;
 	struct lb_backend *be;
 	struct server *srv; /* NULL: waits for any server of the backend */
-	uint64_t since_ns; /* loop clock, set by the caller of lb_enqueue(): the oldest is served first */
+	/* Set by the caller of lb_enqueue(): lower classes first, then who came first, by loop clock plus offset. */
+	uint64_t since_ns;
+	int32_t prio_offset; /* ms, within PRIO_OFFSET_MS_MAX */
+	int16_t prio_class; /* within PRIO_CLASS_MAX */
 	/*
 	 * A slot came free and has been taken for this stream on `srv`; the entry is off the queue.
 	 * Its worker's thread; never from inside lb_enqueue().
@@ -117,9 +169,11 @@ struct queue_entry {
 
 /* A worker's part of a server; nobody else touches it. */
 struct server_worker {
-	struct list idle; /* conn.link, most recently used first */
-	struct list queue; /* queue_entry */
-	uint32_t n_idle, n_queue, n_used;
+	struct list idle; /* conn.link, most recently used first: those that any request may use */
+	struct list idle_keyed; /* the same, of those with a pool_key */
+	struct list shared; /* proxy's: connections that several streams use at once */
+	struct waitlist queue;
+	uint32_t n_idle, n_used;
 	struct list streams; /* those on this server: shutdown sessions, on-marked-down */
 	struct hg_l7_counters *ctr;
 	uint32_t idle_generation; /* addr_generation the idle list belongs to */
@@ -138,9 +192,11 @@ struct server {
 	unsigned refs; /* snapshots that name it, control thread */
 	uint32_t id; /* svid */
 	struct stats_row stats;
+	struct rate_meter sess_rate;
 	struct lb_backend *be; /* of the newest snapshot */
 	const struct conf_server *conf; /* of the newest snapshot (NULL: not in it); workers use their snapshot's */
 	struct server *hash_next; /* registry, by name */
+	struct dns_user *dns; /* control's, ctl/dns.c: its address comes from names; NULL: it does not */
 	uint64_t hash;
 	bool is_new; /* between lb_registry_prepare() and commit or abort */
 	struct server_applied { /* what the newest configuration said, to see what a reload changes */
@@ -180,7 +236,7 @@ struct server {
 		uint64_t n_failed, n_down; /* chkfail, chkdown */
 		uint64_t last_change_s; /* CLOCK_REALTIME */
 		uint64_t down_since_s, downtime_s;
-	} check;
+	} check, agent; /* of the agent: health is 0 or 1, times and n_down are unused */
 	uint64_t slowstart_until_ns;
 	/* --- per worker ------------------------------------------------------------------------------ */
 	struct server_worker *w; /* [n_workers] */
@@ -195,6 +251,8 @@ static inline bool server_is_usable(const struct server *s)
 bool server_is_eligible(const struct server *s);
 /* "UP", "DOWN 1/2", "MAINT", "DRAIN", "no check", … as in show stat. */
 size_t server_status_text(const struct server *s, char *out, size_t size);
+/* Its health before anything is known about it, and after maintenance: `init-state`. */
+uint32_t server_first_health(const struct conf_server *cs);
 /* Where to connect now, and the generation of that address. Any thread. */
 uint32_t server_get_addr(const struct server *s, struct addr *ret_addr);
 
@@ -207,9 +265,9 @@ uint32_t server_get_addr(const struct server *s, struct addr *ret_addr);
 struct lb_table;
 
 struct lb_backend_worker {
-	struct list queue; /* streams waiting for any server */
-	uint32_t n_queue;
+	struct waitlist queue; /* streams waiting for any server */
 	struct hg_l7_counters *ctr;
+	struct lb_histogram times[LB_TIMES];
 	uint64_t prng; /* xorshift64 state of this worker, not 0 */
 } __attribute__((aligned(HG_CACHE_LINE)));
 
@@ -227,12 +285,15 @@ struct lb_backend {
 	unsigned refs;
 	const struct conf_proxy *conf; /* newest snapshot */
 	struct stats_row stats, fe_stats; /* fe_stats: for sections with a frontend side */
+	struct rate_meter sess_rate, fe_sess_rate, fe_req_rate;
 	struct server **servers; /* by position, newest configuration; control only, workers: lb_server_of() */
 	unsigned n_servers;
 	_Atomic(struct lb_table *) table;
 	_Atomic uint32_t rr; /* round-robin position, shared by all workers */
 	_Atomic uint32_t cur; /* streams in the backend */
-	bool is_fe_paused; /* control: `disable frontend` */
+	bool is_fe_paused, is_fe_shut; /* control: `disable frontend`, `shutdown frontend` */
+	uint32_t fe_applied_maxconn; /* control: what the newest configuration said */
+	_Atomic uint32_t fe_maxconn; /* connections of the frontend side; 0: no limit of its own */
 	_Atomic uint32_t fe_cur; /* connections of the frontend side, all workers: its maxconn */
 	_Atomic uint32_t n_active, n_backup_active;
 	_Atomic uint32_t n_waiting; /* queue entries for any server, all workers */
@@ -261,6 +322,12 @@ struct lb_registry {
 	unsigned batch;
 	struct list zombies; /* servers without references that a stale table still holds */
 };
+/* Once a second: marks for the meters of all backends and servers. Control. */
+void lb_registry_tick(struct lb_registry *r, uint64_t now_ns);
+/* What the meters say now. Any thread. */
+enum lb_rate { LB_RATE_BE_SESSIONS, LB_RATE_FE_SESSIONS, LB_RATE_FE_REQUESTS };
+uint64_t lb_backend_rate(const struct lb_backend *be, enum lb_rate which, uint64_t now_ns);
+uint64_t server_session_rate(const struct server *s, unsigned n_workers, uint64_t now_ns);
 void lb_registry_init(struct lb_registry *r, unsigned n_workers, struct stats_area *services,
 		      struct stats_area *backends);
 /* Frees what is left; no worker runs any more. */
@@ -377,11 +444,14 @@ struct str lb_domain_key(struct str host);
  * pool-max-conn is shared out evenly between the workers. Counts idle_conns.
  */
 void idle_put(struct server *s, const struct conf_server *cs, unsigned worker, struct conn *c);
-/* The most recently used one that is still usable, or NULL. */
-struct conn *idle_get(struct server *s, const struct conf_server *cs, unsigned worker);
+/*
+ * The most recently used one with this pool_key that is still usable, or NULL. A key other than 0 is a
+ * well-mixed hash over the server, too.
+ */
+struct conn *idle_get(struct server *s, const struct conf_server *cs, unsigned worker, uint64_t key);
 /* Takes one off the pool because it died (its event handler does that); the caller closes it then. */
 void idle_forget(struct server *s, unsigned worker, struct conn *c);
-/* Closes half (rounded up, oldest first) of those idle for longer than `older_than_ns` (a duration), or all. */
+/* Closes half (rounded up, oldest first, with and without key) of those idle for longer than `older_than_ns` (a duration), or all. */
 void idle_purge(struct server *s, unsigned worker, uint64_t older_than_ns, bool all);
 
 #endif

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/prime.h"
 
 struct walker {
 	uint64_t key;
@@ -32,18 +33,6 @@ uint32_t maglev_table_size(unsigned n_backends)
 		if (sizes[i] / 100 >= n_backends)
 			return sizes[i];
 	return sizes[ARRAY_SIZE(sizes) - 1];
-}
-
-int maglev_is_prime(uint32_t n)
-{
-	if (n < 4)
-		return n > 1;
-	if (n % 2 == 0)
-		return 0;
-	for (uint32_t d = 3; (uint64_t)d * d <= n; d += 2)
-		if (n % d == 0)
-			return 0;
-	return 1;
 }
 
 /* SplitMix64's finaliser: keys may be as regular as consecutive addresses. */
@@ -162,10 +151,32 @@ static void fill_weighted(struct walker *w, unsigned n, struct walker **heap, ui
 	}
 }
 
+static uint32_t gcd(uint32_t a, uint32_t b)
+{
+	while (b) {
+		uint32_t r = a % b;
+
+		a = b;
+		b = r;
+	}
+	return a;
+}
+
+/* A stride that meets every slot: with a prime size each from 1 does, with others the next that has no factor in common. */
+static uint32_t skip_of(uint64_t key, uint32_t size, bool is_prime)
+{
+	uint32_t skip = (uint32_t)(mix(~key) % (size - 1) + 1);
+
+	while (!is_prime && gcd(size, skip) != 1)
+		skip = skip % (size - 1) + 1;
+	return skip;
+}
+
 /* Copies the backends that take part, sorted by key. Their number, or -EINVAL. */
 static int make_walkers(const struct maglev_backend *backends, unsigned n, struct walker *w,
 			uint32_t size)
 {
+	bool is_prime = u32_is_prime(size);
 	unsigned used = 0;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -178,7 +189,7 @@ static int make_walkers(const struct maglev_backend *backends, unsigned n, struc
 			.weight = backends[i].weight,
 			.id = backends[i].id,
 			.pos = (uint32_t)(mix(backends[i].key) % size),
-			.skip = (uint32_t)(mix(~backends[i].key) % (size - 1) + 1),
+			.skip = skip_of(backends[i].key, size, is_prime),
 		};
 	}
 	if (used > size)
@@ -204,7 +215,7 @@ int maglev_fill(const struct maglev_backend *backends, unsigned n, uint16_t *tab
 	struct walker *w;
 	int used = 0;
 
-	if (size < 3 || !maglev_is_prime(size) || n > UINT16_MAX)
+	if (size < 3 || n > UINT16_MAX)
 		return -EINVAL;
 	w = mem_alloc((n + 1) * sizeof(*w));
 	scratch = mem_alloc((n + 1) * sizeof(*scratch));

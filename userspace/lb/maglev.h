@@ -20,14 +20,13 @@ struct maglev_backend {
 
 /* The smallest table size that is at least 100 x n: 4093, 8191, 16381, 32749, 65537, 131071, 655373. */
 uint32_t maglev_table_size(unsigned n_backends);
-/* Primality of a configured size. */
-int maglev_is_prime(uint32_t n);
 
 /*
  * Fills table[0..size) with backend ids. The result depends on keys and weights only, never on the
  * order of `backends`. With equal weights shares differ by at most one slot; with weights each share
- * is within one slot of the proportional one. No backend of weight > 0: all zero.
- * 0, -ENOMEM, -EINVAL (size not prime, or fewer slots than backends with weight, or equal keys).
+ * is within one slot of the proportional one. No backend of weight > 0: all zero. Sizes should be
+ * prime; others, which tables that have grown have, draw from fewer permutations.
+ * 0, -ENOMEM, -EINVAL (fewer than three slots, fewer slots than backends with weight, or equal keys).
  */
 HG_WUR int maglev_fill(const struct maglev_backend *backends, unsigned n, uint16_t *table,
 		       uint32_t size);

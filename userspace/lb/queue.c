@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Slots of servers and the streams that wait for one. Queues are lists of one worker each; what workers share is
- * the slot count (server.cur) and, per server and per backend, how many wait (n_waiting) and on which workers
- * (waiting). No locks, no memory.
+ * Slots of servers and the streams that wait for one. Queues are lists of one worker each, ordered by priority
+ * (waitlist.h); what workers share is the slot count (server.cur) and, per server and per backend, how many wait
+ * (n_waiting), on which workers (waiting), and how urgent the first of each is. No locks, no memory.
  *
  * No wake-up is lost. Invariant W: when a slot of `s` is free and somebody waits for it, then a wake of `s` is under
  * way, that is, some worker is inside lb_serve_queue(s), server_release(s) or lb_enqueue(), or will run
- * lb_serve_queue(s). All accesses below are sequentially consistent.
+ * lb_serve_queue(s). All accesses below are sequentially consistent, but for the urgency: it chooses among those who
+ * are marked, so a late value costs order only.
  *  1. A waiter first announces itself (waiting, then n_waiting), then looks whether a slot is free, and if so wakes
  *     its own worker. A releaser first gives the slot back (cur), then looks whether anybody waits. One of them
  *     must see the other (Dekker), so W holds when a slot or a waiter appears.
@@ -20,6 +21,9 @@
  * A limit that rises with the number of streams (fullconn) needs no wake: it is at least 1, so a slot is held.
  */
 #include "lb/lb_priv.h"
+
+/* Two that wait are equals when their due dates are no further apart: 20 ms in units of waitlist.urgency. */
+#define LOCAL_FIRST (20000000u >> 10)
 
 /* Handing slots on is not re-entered: on_turn() may fail at once and release its slot from inside. */
 static _Thread_local bool is_serving;
@@ -97,40 +101,40 @@ static void link_server(struct queue_entry *q, struct server *s, unsigned worker
 {
 	struct server_worker *w = &s->w[worker];
 
-	list_push_back(&w->queue, &q->link);
-	if (w->n_queue++ == 0)
+	waitlist_add(&w->queue, q);
+	if (w->queue.n == 1)
 		mark(s->waiting, worker);
 	atomic_fetch_add(&s->n_waiting, 1);
-	count_queue(w->ctr, w->n_queue, 1);
+	count_queue(w->ctr, w->queue.n, 1);
 }
 
 static void link_backend(struct queue_entry *q, struct lb_backend *be, unsigned worker)
 {
 	struct lb_backend_worker *w = &be->w[worker];
 
-	list_push_back(&w->queue, &q->link);
-	if (w->n_queue++ == 0)
+	waitlist_add(&w->queue, q);
+	if (w->queue.n == 1)
 		mark(be->waiting, worker);
 	atomic_fetch_add(&be->n_waiting, 1);
-	count_queue(w->ctr, w->n_queue, 1);
+	count_queue(w->ctr, w->queue.n, 1);
 }
 
 void lb_dequeue(struct queue_entry *q, unsigned worker)
 {
-	if (!q->link.next || list_is_empty(&q->link))
+	if (!q->place.in)
 		return;
-	list_del(&q->link);
+	waitlist_remove(q->place.in, q);
 	if (q->srv) {
 		struct server_worker *w = &q->srv->w[worker];
 
-		if (--w->n_queue == 0)
+		if (!w->queue.n)
 			unmark(q->srv->waiting, worker);
 		atomic_fetch_sub(&q->srv->n_waiting, 1);
 		count_queue(w->ctr, 0, -1);
 	} else {
 		struct lb_backend_worker *w = &q->be->w[worker];
 
-		if (--w->n_queue == 0)
+		if (!w->queue.n)
 			unmark(q->be->waiting, worker);
 		atomic_fetch_sub(&q->be->n_waiting, 1);
 		count_queue(w->ctr, 0, -1);
@@ -193,44 +197,71 @@ void lb_wake_backend(struct lb_backend *be, const struct lb_table *t)
 	}
 }
 
-/* Another worker that waits for a slot of `s`, round robin; false: there is none. */
-static bool wake_other(struct lb_backend *be, struct server *s, unsigned worker)
+/* Less is more urgent; UINT64_MAX also while an entry is being added. */
+static uint64_t urgency(const struct lb_backend *be, const struct server *s, bool is_elected,
+			unsigned worker)
+{
+	const struct waitlist *sq = &s->w[worker].queue, *bq = &be->w[worker].queue;
+	uint64_t a = atomic_load_explicit(&sq->urgency, memory_order_relaxed);
+	uint64_t b = is_elected ? atomic_load_explicit(&bq->urgency, memory_order_relaxed)
+				: UINT64_MAX;
+
+	return a < b ? a : b;
+}
+
+/* The other worker with the most urgent of those who wait for a slot of `s`; -1: there is none. */
+static int find_other(const struct lb_backend *be, const struct server *s, unsigned worker,
+		      uint64_t *ret_urgency)
 {
 	unsigned n = be->registry->n_workers;
 	bool is_elected = may_serve_backend(s);
+	int best = -1;
 
+	*ret_urgency = UINT64_MAX;
 	for (unsigned i = 1; i < n; i++) {
-		unsigned to = (worker + i) % n;
+		unsigned other = (worker + i) % n;
+		uint64_t u;
 
-		if (is_marked(s->waiting, to) || (is_elected && is_marked(be->waiting, to))) {
-			wake(be, s, to);
-			return true;
+		if (!is_marked(s->waiting, other) && !(is_elected && is_marked(be->waiting, other)))
+			continue;
+		u = urgency(be, s, is_elected, other);
+		if (best < 0 || u < *ret_urgency) {
+			best = (int)other;
+			*ret_urgency = u;
 		}
 	}
-	return false;
+	return best;
+}
+
+static bool wake_other(struct lb_backend *be, struct server *s, unsigned worker)
+{
+	uint64_t u;
+	int other = find_other(be, s, worker, &u);
+
+	if (other >= 0)
+		wake(be, s, (unsigned)other);
+	return other >= 0;
 }
 
 /* --- serving ------------------------------------------------------------------------------------- */
 
-/* The one that waits longest on this worker and that `s` may serve. */
+/* The most urgent one of this worker that `s` may serve. */
 static struct queue_entry *next_waiter(struct lb_backend *be, struct server *s, unsigned worker)
 {
-	struct list *sq = &s->w[worker].queue, *bq = &be->w[worker].queue;
-	struct queue_entry *a, *b;
+	struct queue_entry *a = waitlist_first(&s->w[worker].queue);
+	struct queue_entry *b = waitlist_first(&be->w[worker].queue);
 
-	a = list_is_empty(sq) ? NULL : list_entry(sq->next, struct queue_entry, link);
-	b = list_is_empty(bq) ? NULL : list_entry(bq->next, struct queue_entry, link);
 	if (!is_usable(s))
 		return NULL;
 	if (b && !may_serve_backend(s))
 		b = NULL;
-	return a && (!b || a->since_ns <= b->since_ns) ? a : b;
+	return a && (!b || waitlist_is_before(a, b)) ? a : b;
 }
 
 /* At most those who wait now: whoever fails and queues again waits for another round. */
 static void serve_local(struct lb_backend *be, struct server *s, unsigned worker)
 {
-	uint32_t n = s->w[worker].n_queue + be->w[worker].n_queue;
+	uint32_t n = s->w[worker].queue.n + be->w[worker].queue.n;
 	struct queue_entry *q;
 
 	for (; n && (q = next_waiter(be, s, worker)); n--) {
@@ -253,17 +284,28 @@ static void pass_on(struct lb_backend *be, struct server *s, unsigned worker)
 		wake(be, s, worker);
 }
 
+/*
+ * Is a slot for another worker? When somebody there is markedly more urgent. Of equals local first, it costs no message;
+ * but a worker that holds no slot gets one only from others: every fourth goes there.
+ */
+static bool is_for_others(const struct lb_backend *be, const struct server *s, unsigned worker)
+{
+	uint64_t theirs, ours = urgency(be, s, may_serve_backend(s), worker);
+
+	if (find_other(be, s, worker, &theirs) < 0)
+		return false;
+	if (theirs > ours)
+		return s->w[worker].n_turns % 4 == 3 && theirs - ours <= LOCAL_FIRST;
+	return s->w[worker].n_turns % 4 == 3 || ours - theirs > LOCAL_FIRST;
+}
+
 static void hand_on(struct lb_backend *be, struct server *s, unsigned worker)
 {
 	if (is_serving) {
 		wake(be, s, worker);
 		return;
 	}
-	/*
-	 * Local first, it costs no message; but a worker that holds no slot gets one only from others: every
-	 * fourth goes there.
-	 */
-	if (s->w[worker].n_turns % 4 == 3 && wake_other(be, s, worker)) {
+	if (is_for_others(be, s, worker) && wake_other(be, s, worker)) {
 		s->w[worker].n_turns++;
 		return;
 	}
@@ -298,14 +340,13 @@ static struct server *find_slot(struct lb_backend *be)
 /* With `option redispatch` those who wait for a server that is gone wait for any server instead. */
 static void move_to_backend(struct lb_backend *be, struct server *s, unsigned worker)
 {
-	struct list *queue = &s->w[worker].queue;
+	const struct waitlist *queue = &s->w[worker].queue;
+	struct queue_entry *q;
 	struct server *other;
 
-	if (!atomic_load(&be->may_redispatch) || list_is_empty(queue))
+	if (!atomic_load(&be->may_redispatch) || !queue->n)
 		return;
-	while (!list_is_empty(queue)) {
-		struct queue_entry *q = list_entry(queue->next, struct queue_entry, link);
-
+	while ((q = waitlist_first(queue))) {
 		lb_dequeue(q, worker);
 		q->srv = NULL;
 		link_backend(q, be, worker);

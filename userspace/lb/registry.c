@@ -145,7 +145,7 @@ static void backend_init_workers(struct lb_backend *be, unsigned n_workers)
 	for (unsigned i = 0; i < n_workers; i++) {
 		struct lb_backend_worker *w = &be->w[i];
 
-		list_init(&w->queue);
+		waitlist_init(&w->queue);
 		w->ctr = be->stats.rows ? &be->stats.rows[i] : NULL;
 		/* Hosts and workers should not draw the same numbers; without entropy at least workers differ. */
 		if (getrandom(&w->prng, sizeof(w->prng), GRND_NONBLOCK) != sizeof(w->prng) ||
@@ -359,6 +359,11 @@ static void commit_backend(struct lb_registry *r, struct lb_backend *be,
 		list_push_back(&r->backends, &be->link);
 	be->is_new = false;
 	atomic_store(&be->fullconn, px->fullconn);
+	/* What the runtime API said stays until the line changes; what it shut is open again. */
+	if (be->fe_applied_maxconn != px->maxconn)
+		atomic_store(&be->fe_maxconn, px->maxconn);
+	be->fe_applied_maxconn = px->maxconn;
+	be->is_fe_shut = false;
 	atomic_store(&be->may_redispatch, (px->options & CONF_OPT(REDISPATCH)) != 0);
 	lb_changed(r, be);
 	/* Limits and states may have changed: everybody who waits looks again. */

@@ -49,7 +49,9 @@ static void server_init_workers(struct server *s, unsigned n_workers)
 		struct server_worker *w = &s->w[i];
 
 		list_init(&w->idle);
-		list_init(&w->queue);
+		list_init(&w->idle_keyed);
+		list_init(&w->shared);
+		waitlist_init(&w->queue);
 		list_init(&w->streams);
 		w->ctr = s->stats.rows ? &s->stats.rows[i] : NULL;
 		w->wake_mail.deliver = server_on_wake;
@@ -142,6 +144,23 @@ static void server_apply_disabled(struct server *s, bool is_disabled)
 		atomic_fetch_and(&s->admin, (uint8_t)~(SERVER_CONFIG_MAINT | SERVER_FORCED_MAINT));
 }
 
+uint32_t server_first_health(const struct conf_server *cs)
+{
+	uint32_t rise = cs->rise ? cs->rise : 2, fall = cs->fall ? cs->fall : 3;
+
+	/* Without checks nothing would ever bring it up. */
+	switch (cs->has_check ? cs->init_state : INIT_STATE_UP) {
+	case INIT_STATE_FULLY_UP:
+		return rise + fall - 1;
+	case INIT_STATE_DOWN:
+		return rise - 1;
+	case INIT_STATE_FULLY_DOWN:
+		return 0;
+	default: /* down with the first failure */
+		return rise;
+	}
+}
+
 static void server_apply_check(struct server *s, const struct conf_server *cs, bool is_first)
 {
 	uint32_t rise = cs->rise ? cs->rise : 2, fall = cs->fall ? cs->fall : 3;
@@ -149,9 +168,8 @@ static void server_apply_check(struct server *s, const struct conf_server *cs, b
 	if (is_first || cs->has_check != s->applied.has_check) {
 		s->check.is_enabled = cs->has_check;
 		s->check.status = cs->has_check ? CHECK_STATUS_INI : CHECK_STATUS_UNKNOWN;
-		/* Up at first, and down with the first failure; without checks nothing would ever bring it up. */
-		s->check.health = rise;
-		atomic_store(&s->op, SERVER_RUNNING);
+		s->check.health = server_first_health(cs);
+		atomic_store(&s->op, s->check.health >= rise ? SERVER_RUNNING : SERVER_STOPPED);
 	}
 	if (s->check.health > rise + fall - 1)
 		s->check.health = rise + fall - 1;
@@ -159,6 +177,22 @@ static void server_apply_check(struct server *s, const struct conf_server *cs, b
 		s->check.health = rise - 1;
 	if (atomic_load(&s->op) != SERVER_STOPPED && s->check.health < rise)
 		s->check.health = rise;
+}
+
+/* A name that nobody has resolved: in maintenance until somebody does, unless it had an address before. */
+static void server_apply_addr(struct server *s, const struct conf_server *cs, const struct addr *a,
+			      bool is_first)
+{
+	bool is_unknown = cs->ep.kind == ENDPOINT_NAME && !a->sa.sa_family;
+
+	if (is_first)
+		server_store_addr(s, a);
+	else if (!is_unknown && !addr_is_eq(a, &s->applied.addr))
+		server_set_addr(s->be->registry, s, a);
+	if (!s->addr.sa.sa_family && is_unknown)
+		atomic_fetch_or(&s->admin, SERVER_RESOLUTION_MAINT);
+	else if (!is_unknown)
+		atomic_fetch_and(&s->admin, (uint8_t)~SERVER_RESOLUTION_MAINT);
 }
 
 void server_apply_conf(struct server *s, const struct conf_server *cs)
@@ -189,10 +223,7 @@ void server_apply_conf(struct server *s, const struct conf_server *cs)
 		atomic_store(&s->maxconn, now.maxconn);
 	server_apply_disabled(s, now.is_disabled);
 	server_apply_check(s, cs, is_first);
-	if (is_first)
-		server_store_addr(s, &now.addr);
-	else if (!addr_is_eq(&now.addr, &s->applied.addr))
-		server_set_addr(s->be->registry, s, &now.addr);
+	server_apply_addr(s, cs, &now.addr, is_first);
 	s->applied = now;
 }
 

@@ -77,13 +77,15 @@ size_t server_status_text(const struct server *s, char *out, size_t size)
 	uint32_t rise = s->conf && s->conf->rise ? s->conf->rise : 2;
 	uint32_t fall = s->conf && s->conf->fall ? s->conf->fall : 3;
 	uint32_t health = s->check.health;
-	bool is_checked = s->check.is_enabled;
+	bool is_checked = s->check.is_enabled, has_agent = s->agent.is_enabled;
 	/* Some checks failed, not yet `fall` of them. */
 	bool is_failing = is_checked && health < rise + fall - 1;
 	uint32_t left = health >= rise ? health - rise + 1 : 0;
 
 	if (admin & SERVER_MAINT_MASK)
 		return put_maint(s, admin, out, size);
+	if (op == SERVER_STOPPED && has_agent && !s->agent.health)
+		return put(out, size, "DOWN (agent)");
 	if (op == SERVER_STOPPED) {
 		if (is_checked && health)
 			return put_fraction(out, size, "DOWN", health, rise);
@@ -95,7 +97,7 @@ size_t server_status_text(const struct server *s, char *out, size_t size)
 	if (admin & SERVER_DRAIN_MASK)
 		return is_failing ? put_fraction(out, size, "DRAIN", left, fall)
 				  : put(out, size, "DRAIN");
-	if (!is_checked)
+	if (!is_checked && !has_agent)
 		return put(out, size, "no check");
 	return is_failing ? put_fraction(out, size, "UP", left, fall) : put(out, size, "UP");
 }

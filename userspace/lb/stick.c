@@ -119,7 +119,8 @@ static void index_del(const struct stick_table *t, struct stick_stripe *s, uint3
 	s->slots[gap] = 0;
 }
 
-static void entry_del(struct stick_table *t, struct stick_stripe *s, struct stick_entry *e)
+/* Its place in the table is the caller's now: to be used, or given back with place_put(). */
+static void entry_take_out(struct stick_table *t, struct stick_stripe *s, struct stick_entry *e)
 {
 	uint32_t i = stick_entry_index(t, s, e);
 
@@ -129,7 +130,17 @@ static void entry_del(struct stick_table *t, struct stick_stripe *s, struct stic
 	e->next_free = s->free;
 	s->free = i;
 	s->n_live--;
+}
+
+static void place_put(struct stick_table *t)
+{
 	atomic_fetch_sub_explicit(&t->used, 1, memory_order_relaxed);
+}
+
+static void entry_del(struct stick_table *t, struct stick_stripe *s, struct stick_entry *e)
+{
+	entry_take_out(t, s, e);
+	place_put(t);
 }
 
 /* --- making room -------------------------------------------------------------------------------------- */
@@ -159,7 +170,7 @@ static unsigned expire_some(struct stick_table *t, struct stick_stripe *s, uint3
 	return n;
 }
 
-/* The entry of this stripe that was used longest ago. False: all are held. */
+/* The entry of this stripe that was used longest ago gives its place to the caller. False: all are held. */
 static bool evict_one(struct stick_table *t, struct stick_stripe *s, uint32_t now)
 {
 	struct stick_entry *victim = NULL;
@@ -181,11 +192,11 @@ static bool evict_one(struct stick_table *t, struct stick_stripe *s, uint32_t no
 	}
 	if (!victim)
 		return false;
-	entry_del(t, s, victim);
+	entry_take_out(t, s, victim);
 	return true;
 }
 
-/* Nothing of our own to give up: another stripe has. Called and returns with `s` locked; it may have changed. */
+/* Nothing of our own to give up: another stripe has a place for us. Called and returns with `s` locked; it may have changed. */
 static bool evict_elsewhere(struct stick_table *t, struct stick_stripe *s, uint32_t now)
 {
 	unsigned n = stick_n_stripes(t), own = (unsigned)(s - t->stripes);
@@ -205,22 +216,32 @@ static bool evict_elsewhere(struct stick_table *t, struct stick_stripe *s, uint3
 	return done;
 }
 
-/* Reserves one of the table's `size` places. */
+/* One of the table's `size` places, if one is free. Never more than that are taken, not even for a moment. */
+static bool place_get(struct stick_table *t)
+{
+	uint32_t used = atomic_load_explicit(&t->used, memory_order_relaxed);
+
+	while (used < t->size)
+		if (atomic_compare_exchange_weak_explicit(
+			    &t->used, &used, used + 1, memory_order_relaxed, memory_order_relaxed))
+			return true;
+	return false;
+}
+
+/* A place in the table, and in this stripe an entry for it. */
 static bool take_place(struct stick_table *t, struct stick_stripe *s, uint32_t now)
 {
 	bool may_evict = !atomic_load_explicit(&t->nopurge, memory_order_relaxed);
 
 	(void)expire_some(t, s, now, 2);
-	for (int i = 0; i < 3; i++) {
-		uint32_t used = atomic_fetch_add_explicit(&t->used, 1, memory_order_relaxed);
-
-		if (used < t->size && (s->free || s->n_fresh < s->cap))
-			return true;
-		atomic_fetch_sub_explicit(&t->used, 1, memory_order_relaxed);
-		if (!may_evict || !(evict_one(t, s, now) || evict_elsewhere(t, s, now)))
-			return false;
-	}
-	return false;
+	/* What is evicted hands its place over: given back, others who wait for one would take it first. */
+	if (!place_get(t) && !(may_evict && (evict_one(t, s, now) || evict_elsewhere(t, s, now))))
+		return false;
+	if (s->free || s->n_fresh < s->cap)
+		return true;
+	/* The table has room, but this stripe has not. */
+	place_put(t);
+	return may_evict && evict_one(t, s, now);
 }
 
 struct stick_entry *stick_entry_new(struct stick_table *t, struct stick_stripe *s, uint32_t hash,
@@ -234,7 +255,7 @@ struct stick_entry *stick_entry_new(struct stick_table *t, struct stick_stripe *
 	/* The lock may have been given up meanwhile. */
 	e = entry_find(t, s, hash, key);
 	if (e) {
-		atomic_fetch_sub_explicit(&t->used, 1, memory_order_relaxed);
+		place_put(t);
 		return e;
 	}
 	i = s->free;

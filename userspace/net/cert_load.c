@@ -158,22 +158,30 @@ static int read_blocks(struct cert *c, const struct pem_file *f, bool is_key_fil
 	return r;
 }
 
+int cert_read_pem(struct cert *c, const char *path, struct str text, bool is_key_file,
+		  struct err *err)
+{
+	struct pem_file f = { .path = path, .text = text.p, .len = text.len };
+	int r;
+
+	f.bio = BIO_new_mem_buf(text.p, (int)text.len);
+	if (!f.bio)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = read_blocks(c, &f, is_key_file, err);
+	BIO_free(f.bio);
+	return r;
+}
+
 static int read_pem(struct cert *c, const char *path, bool is_key_file, struct err *err)
 {
-	struct pem_file f = { .path = path };
 	char *text;
-	int r = net_read_file(path, &text, &f.len, err);
+	size_t len;
+	int r = net_read_file(path, &text, &len, err);
 
 	if (r)
 		return r;
-	f.text = text;
-	f.bio = BIO_new_mem_buf(text, (int)f.len);
-	if (f.bio)
-		r = read_blocks(c, &f, is_key_file, err);
-	else
-		r = err_set(err, -ENOMEM, "out of memory");
-	BIO_free(f.bio);
-	OPENSSL_cleanse(text, f.len);
+	r = cert_read_pem(c, path, str_make(text, len), is_key_file, err);
+	OPENSSL_cleanse(text, len);
 	mem_free(text);
 	return r;
 }
@@ -274,19 +282,11 @@ static int add_names(struct cert *c)
 	return r ? r : add_common_names(c);
 }
 
-static int cert_fill(struct cert *c, const char *path, struct err *err)
+int cert_finish(struct cert *c, struct err *err)
 {
-	int r = read_pem(c, path, false, err);
+	const char *path = c->path;
+	int r;
 
-	if (r)
-		return r;
-	if (!c->x509)
-		return err_set(err, -EINVAL, "no certificate in '%s'", path);
-	if (!c->key) {
-		r = read_key_beside(c, path, err);
-		if (r)
-			return r;
-	}
 	if (!X509_check_private_key(c->x509, c->key)) {
 		ERR_clear_error();
 		return err_set(err, -EINVAL,
@@ -304,16 +304,41 @@ static int cert_fill(struct cert *c, const char *path, struct err *err)
 	return add_names(c) ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
 
-int cert_load(const char *path, struct cert **ret_cert, struct err *err)
+static int cert_fill(struct cert *c, const char *path, struct err *err)
+{
+	int r = read_pem(c, path, false, err);
+
+	if (r)
+		return r;
+	if (!c->x509)
+		return err_set(err, -EINVAL, "no certificate in '%s'", path);
+	if (!c->key) {
+		r = read_key_beside(c, path, err);
+		if (r)
+			return r;
+	}
+	return cert_finish(c, err);
+}
+
+struct cert *cert_new(const char *path)
 {
 	struct cert *c = mem_zalloc(sizeof(*c));
-	int r;
 
 	if (!c)
-		return err_set(err, -ENOMEM, "out of memory");
+		return NULL;
 	atomic_init(&c->refs, 1);
 	c->path = mem_strdup(str_from_cstr(path));
-	r = c->path ? cert_fill(c, path, err) : err_set(err, -ENOMEM, "out of memory");
+	if (c->path)
+		return c;
+	mem_free(c);
+	return NULL;
+}
+
+int cert_load(const char *path, struct cert **ret_cert, struct err *err)
+{
+	struct cert *c = cert_new(path);
+	int r = c ? cert_fill(c, path, err) : err_set(err, -ENOMEM, "out of memory");
+
 	if (r) {
 		cert_put(c);
 		return r;

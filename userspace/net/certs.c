@@ -7,7 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <openssl/err.h>
-#include <openssl/rand.h>
+#include <openssl/x509v3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -25,6 +25,7 @@ void cert_put(struct cert *c)
 	for (unsigned i = 0; i < c->n_names; i++)
 		mem_free(c->names[i]);
 	mem_free(c->names);
+	ocsp_free(c->ocsp);
 	mem_free(c->path);
 	mem_free(c->key_path);
 	mem_free(c);
@@ -95,22 +96,20 @@ static int inherit(struct cert_store *s, const struct cert_store *previous)
 int cert_store_new(struct cert_store *previous, struct cert_store **ret_store, struct err *err)
 {
 	struct cert_store *s = mem_zalloc(sizeof(*s));
+	int r;
 
 	if (!s)
 		return err_set(err, -ENOMEM, "out of memory");
 	list_init(&s->servers);
 	list_init(&s->clients);
 	s->warn = warn_by_log;
-	/* Tickets stay good over a reload. */
-	if (previous)
-		memcpy(s->ticket_keys, previous->ticket_keys, sizeof(s->ticket_keys));
-	else if (RAND_priv_bytes(s->ticket_keys, sizeof(s->ticket_keys)) != 1) {
-		mem_free(s);
-		return err_set(err, -EIO, "no random numbers for ticket keys: %s", tls_reason());
-	}
-	if (previous && inherit(s, previous)) {
+	list_init(&s->tickets);
+	r = tickets_begin(s, previous, err);
+	if (r == 0 && previous && inherit(s, previous))
+		r = err_set(err, -ENOMEM, "out of memory");
+	if (r) {
 		cert_store_free(s);
-		return err_set(err, -ENOMEM, "out of memory");
+		return r;
 	}
 	*ret_store = s;
 	return 0;
@@ -127,8 +126,9 @@ void cert_store_free(struct cert_store *s)
 	while ((l = list_pop_front(&s->clients)))
 		tls_client_put(list_entry(l, struct tls_client, link));
 	namemap_free(&s->certs, drop_cert);
+	namemap_free(&s->lists, mem_free);
 	namemap_free(&s->cas, drop_ca);
-	OPENSSL_cleanse(s->ticket_keys, sizeof(s->ticket_keys));
+	tickets_drop_all(s);
 	mem_free(s);
 }
 
@@ -141,11 +141,17 @@ void cert_store_on_warning(struct cert_store *s, void (*warn)(void *ctx, const c
 
 void cert_store_warn(struct cert_store *s, const char *fmt, ...)
 {
-	char text[512];
+	char text[1024];
 	va_list ap;
+	int n = 0;
 
+	if (s->pos && s->pos->file)
+		n = snprintf(text, sizeof(text), "%s:%u:%u: ", s->pos->file, s->pos->line,
+			     s->pos->column);
+	if (n < 0 || (size_t)n >= sizeof(text) / 2)
+		n = 0;
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
 	va_end(ap);
 	s->warn(s->warn_ctx, text);
 }
@@ -165,6 +171,21 @@ static uint64_t file_identity(const char *path)
 	return str_hash(str_make((const char *)v, sizeof(v)), 1) | 1;
 }
 
+static uint64_t ocsp_identity(const char *path)
+{
+	char ocsp[4096];
+	int n = snprintf(ocsp, sizeof(ocsp), "%s.ocsp", path);
+
+	return n < 0 || (size_t)n >= sizeof(ocsp) ? 0 : file_identity(ocsp);
+}
+
+static bool is_unchanged(const struct cert *c, uint64_t identity)
+{
+	return identity && c->identity[0] == identity &&
+	       c->identity[1] == file_identity(c->key_path) &&
+	       c->identity[2] == ocsp_identity(c->path);
+}
+
 static void warn_about_dates(struct cert_store *s, const struct cert *c)
 {
 	if (X509_cmp_current_time(X509_get0_notAfter(c->x509)) < 0)
@@ -173,15 +194,60 @@ static void warn_about_dates(struct cert_store *s, const struct cert *c)
 		cert_store_warn(s, "certificate '%s' is not valid yet", c->path);
 }
 
+/* Roots that come with the system: clients are taken to know them, too. Control thread. */
+static bool is_issuer_known(const struct cert *c)
+{
+	static X509_STORE *system;
+	X509_STORE_CTX *x = X509_STORE_CTX_new();
+	X509 *issuer = NULL;
+	bool is_known = false;
+
+	if (!system) {
+		system = X509_STORE_new();
+		if (system && !X509_STORE_set_default_paths(system))
+			ERR_clear_error();
+	}
+	if (x && system && X509_STORE_CTX_init(x, system, c->x509, NULL))
+		is_known = X509_STORE_CTX_get1_issuer(&issuer, x, c->x509) == 1;
+	X509_free(issuer);
+	X509_STORE_CTX_free(x);
+	ERR_clear_error();
+	return is_known;
+}
+
+void cert_warn_about_chain(struct cert_store *s, struct cert *c)
+{
+	char issuer[256];
+
+	if (c->chain || c->is_incomplete_told || X509_check_issued(c->x509, c->x509) == X509_V_OK ||
+	    is_issuer_known(c))
+		return;
+	c->is_incomplete_told = true;
+	X509_NAME_oneline(X509_get_issuer_name(c->x509), issuer, sizeof(issuer));
+	cert_store_warn(
+		s,
+		"certificate '%s' comes without that of its issuer '%s', which clients have to "
+		"know by themselves: add intermediate certificates to the file",
+		c->path, issuer);
+}
+
 int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cert, struct err *err)
 {
 	struct cert *c = namemap_get(&s->certs, str_from_cstr(path));
-	uint64_t identity = file_identity(path);
+	uint64_t identity = s->is_frozen ? 0 : file_identity(path);
+	struct err why = { "" };
 	void **slot;
 	int r;
 
-	if (c && identity && c->identity[0] == identity &&
-	    c->identity[1] == file_identity(c->key_path)) {
+	if (s->is_frozen) {
+		if (!c || !c->x509)
+			return err_set(err, -ENOENT, "certificate '%s' is %s", path,
+				       c ? "empty" : "not loaded");
+		c->is_used = true;
+		*ret_cert = c;
+		return 0;
+	}
+	if (c && is_unchanged(c, identity)) {
 		if (!c->is_used)
 			warn_about_dates(s, c);
 		c->is_used = true;
@@ -193,6 +259,11 @@ int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cer
 		return r;
 	c->identity[0] = identity;
 	c->identity[1] = file_identity(c->key_path);
+	c->identity[2] = ocsp_identity(path);
+	/* An old answer keeps nobody from starting: the certificate goes without. */
+	if (ocsp_load(c, &why))
+		cert_store_warn(s, "certificate '%s' goes without OCSP response: %s", path,
+				why.text);
 	slot = namemap_put(&s->certs, str_from_cstr(path));
 	if (!slot) {
 		cert_put(c);
@@ -203,6 +274,33 @@ int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cer
 	warn_about_dates(s, c);
 	c->is_used = true;
 	*ret_cert = c;
+	return 0;
+}
+
+int cert_store_list(struct cert_store *s, const char *path, const char **ret_text, struct err *err)
+{
+	char *text = s->is_frozen ? namemap_get(&s->lists, str_from_cstr(path)) : NULL;
+	void **slot;
+	size_t len;
+	int r;
+
+	if (!text && s->is_frozen)
+		return err_set(err, -ENOENT, "crt-list '%s' is not loaded", path);
+	if (!text) {
+		r = net_read_file(path, &text, &len, err);
+		if (r)
+			return r;
+		slot = memchr(text, '\0', len) ? NULL : namemap_put(&s->lists, str_from_cstr(path));
+		if (!slot) {
+			r = memchr(text, '\0', len) ? -EINVAL : -ENOMEM;
+			mem_free(text);
+			return err_set(err, r, "'%s': %s", path,
+				       r == -EINVAL ? "NUL character" : "out of memory");
+		}
+		mem_free(*slot);
+		*slot = text;
+	}
+	*ret_text = text;
 	return 0;
 }
 
@@ -354,6 +452,8 @@ int cert_store_each(struct cert_store *s, const char *path,
 	struct stat st;
 	int r;
 
+	if (s->is_frozen)
+		return cert_store_each_frozen(s, path, use, ctx, err);
 	if (stat(path, &st) < 0) {
 		int e = errno;
 

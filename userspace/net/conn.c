@@ -141,6 +141,7 @@ static void conn_release(struct conn *c)
 {
 	c->ops->free(c);
 	mem_free(c->setup);
+	mem_free(c->tlvs);
 	list_del(&c->link);
 	c->nw->n_open--;
 	pool_put(&c->nw->conns, c);
@@ -245,8 +246,10 @@ void conn_close(struct conn *c, bool reset)
 
 	if (!c)
 		return;
+	if (c->on_free)
+		c->on_free(c);
 	c->on_event = NULL;
-	if (reset) {
+	if (reset || c->closes_hard) {
 		setsockopt(c->ev.fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
 	} else {
 		if (c->ops->bye && c->state == CONN_OPEN && !c->is_broken)
@@ -318,6 +321,30 @@ static int send_proxy_header(struct conn *c)
 	return 0;
 }
 
+struct conn_tlvs {
+	uint16_t len;
+	char bytes[];
+};
+
+static int keep_tlvs(struct conn *c, struct str tlvs)
+{
+	if (!tlvs.len)
+		return 0;
+	c->tlvs = mem_alloc(sizeof(*c->tlvs) + tlvs.len);
+	if (!c->tlvs)
+		return -ENOMEM;
+	c->tlvs->len = (uint16_t)tlvs.len;
+	memcpy(c->tlvs->bytes, tlvs.p, tlvs.len);
+	return 0;
+}
+
+int conn_proxy_tlv(const struct conn *c, uint8_t type, struct str *ret)
+{
+	if (!c->tlvs || !proxy_tlv_find(str_make(c->tlvs->bytes, c->tlvs->len), type, ret))
+		return -ENOENT;
+	return 0;
+}
+
 /*
  * The header is peeked at and then taken with its exact length, so that what follows (a TLS
  * ClientHello) stays in the socket.
@@ -356,6 +383,8 @@ static int read_proxy_header(struct conn *c)
 		c->peer = src;
 		c->local = dst;
 	}
+	if (keep_tlvs(c, proxy_header_tlvs(str_make(mem, (size_t)len))))
+		return conn_fail(c, CONN_ERR_SYSTEM, -ENOMEM);
 	c->expects_proxy = false;
 	return 0;
 }

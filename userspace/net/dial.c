@@ -39,11 +39,24 @@ static int bind_source(int fd, const struct dial_opts *o)
 	return r;
 }
 
+static int set_mark(int fd, const struct dial_opts *o)
+{
+	const int mss = o->mss;
+
+	if (o->mark && setsockopt(fd, SOL_SOCKET, SO_MARK, &o->mark, sizeof(o->mark)) < 0)
+		return -errno;
+	if (o->mss && setsockopt(fd, SOL_TCP, TCP_MAXSEG, &mss, sizeof(mss)) < 0)
+		return -errno;
+	return 0;
+}
+
 static int set_tcp_options(int fd, const struct dial_opts *o)
 {
 	/* Always: bytes are gathered above, waiting here only adds delay. */
 	int r = set_on(fd, SOL_TCP, TCP_NODELAY);
 
+	if (r == 0)
+		r = set_mark(fd, o);
 	if (r == 0 && o->keepalive)
 		r = set_on(fd, SOL_SOCKET, SO_KEEPALIVE);
 	if (r == 0 && o->fastopen)
@@ -116,7 +129,7 @@ static int attach_layers(struct conn *c, const struct dial_opts *o)
 		c->setup->sent = 0;
 		memcpy(c->setup->bytes, o->proxy_header.p, o->proxy_header.len);
 	}
-	return o->tls ? tls_start_client(c, o->tls, o->sni) : 0;
+	return o->tls ? tls_start_client(c, o->tls, o->sni, o->alpn) : 0;
 }
 
 int conn_dial(struct net_worker *nw, const struct dial_opts *o, struct conn **ret_conn)

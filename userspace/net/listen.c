@@ -426,13 +426,28 @@ int listen_open(const struct conf_bind *b, unsigned n_workers, struct list *old,
 	return 0;
 }
 
-/* Only if it is still ours: a newer process may have put its own there. */
+/* Our copy is closed; a master's, a worker's or a new process's may still listen. */
+static bool is_listened_on(const char *path)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	bool is_refused;
+
+	if (fd < 0 || strlen(path) >= sizeof(un.sun_path))
+		return true;
+	memcpy(un.sun_path, path, strlen(path) + 1);
+	is_refused = connect(fd, (struct sockaddr *)&un, sizeof(un)) < 0 && errno == ECONNREFUSED;
+	close(fd);
+	return !is_refused;
+}
+
+/* Only if it is still ours: a newer process may have put its own there, or have taken this one over. */
 static void remove_path(const struct listen_socket *ls)
 {
 	struct stat st;
 
 	if (ls->path_ino && lstat(ls->text, &st) == 0 && st.st_dev == ls->path_dev &&
-	    st.st_ino == ls->path_ino)
+	    st.st_ino == ls->path_ino && !is_listened_on(ls->text))
 		unlink(ls->text);
 }
 

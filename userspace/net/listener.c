@@ -5,6 +5,7 @@
  * the control thread's listen_socket, connections go to the owner.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "net/net_priv.h"
@@ -43,6 +44,7 @@ static void set_local(struct conn *c, const struct conf_bind *b)
 static int hand_over(struct listener *l, int fd, const struct sockaddr_storage *ss)
 {
 	struct conn *c = conn_new(l->nw);
+	struct tls_server *srv;
 	int r;
 
 	if (!c) {
@@ -63,8 +65,9 @@ static int hand_over(struct listener *l, int fd, const struct sockaddr_storage *
 	if (r)
 		return r;
 	set_local(c, l->bind);
-	if (l->tls) {
-		r = tls_start_server(c, l->tls);
+	srv = l->tls ? atomic_load_explicit(l->tls, memory_order_acquire) : NULL;
+	if (srv) {
+		r = tls_start_server(c, srv);
 		if (r) {
 			conn_close(c, true);
 			return r;

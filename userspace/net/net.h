@@ -13,6 +13,7 @@
 #include <openssl/types.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/uio.h>
 
 #include "base/addr.h"
@@ -84,6 +85,8 @@ struct conn {
 	/* Set by the owner. Called for every event after can_read/can_write were updated; in CONNECTING and
 	 * HANDSHAKE too, where the owner calls conn_advance(). The owner may conn_close() in it. */
 	void (*on_event)(struct conn *c);
+	/* Told by conn_close() before it is gone, whoever calls it; NULL: nobody. */
+	void (*on_free)(struct conn *c);
 	void *owner;
 	const char *
 		doing; /* what it is about, for people: "TLS handshake", "idle", "reading the request" */
@@ -93,19 +96,27 @@ struct conn {
 	bool can_read, can_write;
 	bool peer_closed; /* RDHUP or HUP seen: recv will find the end */
 	bool is_broken; /* reset or error seen */
+	bool closes_hard; /* option nolinger: every close is a reset */
 	uint16_t uses; /* requests that went over it */
 	void *tls; /* transport's own */
 	struct addr peer, local; /* as the rules see them: PROXY header and set-src change them */
 	const struct conf_bind
 		*bind; /* accepted: by which line, of the snapshot that accepted it */
 	struct list link; /* owner's lists (idle pools) */
+	/* What it was opened with beyond an address, as one number (0: nothing): who may use it after us. The
+	 * chain is the pool's, of those that are idle and have one. */
+	uint64_t pool_key;
+	struct conn *key_next, **key_prev;
 	uint64_t since_ns; /* loop clock: opened, or idle since */
 	/* Private to net/. The socket's own readiness: can_read and can_write add what TLS holds. */
 	bool raw_read, raw_write;
 	bool is_unix;
 	bool expects_proxy; /* a PROXY header has to come first */
 	struct conn_setup *setup; /* PROXY header still to be sent */
+	struct conn_tlvs *tlvs; /* of the PROXY header that was received; NULL: none */
 };
+
+#define NET_KEY_BUCKETS 1024 /* a power of two */
 
 /* Per-worker state of this module. */
 struct net_worker {
@@ -114,6 +125,7 @@ struct net_worker {
 	unsigned index; /* worker number */
 	uint64_t n_open;
 	struct tls_io *tls_io; /* buffers of TLS, made when first needed */
+	struct conn *by_key[NET_KEY_BUCKETS]; /* the pool's: idle ones with a pool_key, latest first */
 };
 void net_worker_init(struct net_worker *nw, struct loop *l, unsigned index);
 void net_worker_fini(struct net_worker *nw);
@@ -154,13 +166,19 @@ struct dial_opts {
 	const struct addr *from; /* family 0 or NULL: kernel's choice */
 	bool transparent; /* IP_TRANSPARENT for `from` */
 	const char *interface;
+	uint32_t mark; /* SO_MARK; 0: none */
+	uint16_t mss; /* TCP segments of at most so many bytes; 0: as the path allows */
 	bool nodelay, keepalive, fastopen;
 	struct tls_client *tls;
 	struct str sni; /* empty: none */
+	struct str alpn; /* instead of what the server line says, as in RFC 7301 3.1; empty: that */
 	/* PROXY protocol header to send first, whole (from proxy_header_write()); copied. */
 	struct str proxy_header;
 };
 HG_WUR int conn_dial(struct net_worker *nw, const struct dial_opts *o, struct conn **ret_conn);
+
+/* What the kernel measured (tcp(7), TCP_INFO), times in us. -ENOENT: not TCP, or closed. A system call. */
+HG_WUR int conn_tcp_fact(const struct conn *c, enum subject_tcp_fact f, int64_t *ret);
 
 /* Facts about TLS for rules and logs; -ENOENT when it is not TLS or not known. Text is in `arena` or constant. */
 
@@ -169,6 +187,8 @@ HG_WUR int conn_tls_field(const struct conn *c, enum subject_tls_field f, struct
 			  struct sample *ret);
 struct str conn_alpn(const struct conn *c); /* empty: none */
 struct str conn_sni(const struct conn *c);
+/* A field of the PROXY header, with those inside PP2_TYPE_SSL. In the connection's memory; -ENOENT. */
+HG_WUR int conn_proxy_tlv(const struct conn *c, uint8_t type, struct str *ret);
 
 /* --- listeners --------------------------------------------------------------------------------- */
 
@@ -186,6 +206,8 @@ struct listen_socket {
 	unsigned n_fds;
 	int *fds; /* one per worker; shared ones repeat the same fd */
 	bool is_shared;
+	bool is_received; /* of another process, not claimed yet: one of the users */
+	_Atomic uint32_t n_conns; /* accepted and open, all workers: `bind … maxconn` */
 	unsigned users; /* binds of live configurations, control thread */
 	uint64_t path_dev, path_ino; /* the Unix socket we made: only that one is unlinked */
 };
@@ -210,6 +232,20 @@ void listen_close(struct listen_socket *ls);
  */
 void listen_shut(struct listen_socket *ls);
 
+/*
+ * listen_pass.c: binary upgrade, control thread. The old process describes each socket in a line and sends its
+ * listen_n_own() descriptors; the new one makes the same of both: `fds` are taken on success, the result has one
+ * user of its own (is_received) until the new process runs (keep: also removes Unix paths at the end) or
+ * gives up (drop). The old one then leaves the paths alone.
+ */
+unsigned listen_n_own(const struct listen_socket *ls);
+void listen_describe(const struct listen_socket *ls, FILE *out);
+HG_WUR int listen_receive(struct str line, const int *fds, unsigned n_given, unsigned n_workers,
+			  struct listen_socket **ret_ls, struct err *err);
+void listen_keep_received(struct list *sockets);
+void listen_drop_received(struct listen_socket *ls);
+void listen_give_up_paths(struct list *sockets);
+
 /* Worker's side of one bind. */
 struct listener {
 	struct ev_fd ev;
@@ -220,7 +256,8 @@ struct listener {
 	void (*on_accept)(struct listener *l, struct conn *c);
 	/* Asked before each accept(): false = leave it in the backlog and pause (listener_resume() later). */
 	bool (*may_accept)(struct listener *l);
-	struct tls_server *tls; /* NULL: clear */
+	/* Where the bind's TLS stands, which control may replace; NULL, and NULL in it: clear. */
+	struct tls_server *_Atomic const *tls;
 	bool is_paused;
 	unsigned budget; /* accepts per event, tune.maxaccept */
 	struct timer retry; /* descriptor or memory shortage: accepting resumes by itself */
@@ -250,6 +287,8 @@ void cert_store_free(struct cert_store *s); /* with its tls_servers and tls_clie
 /* Where warnings (expired certificate) go while it is built; default: log_msg(). */
 void cert_store_on_warning(struct cert_store *s, void (*warn)(void *ctx, const char *text),
 			   void *ctx);
+/* From now on disk is not looked at any more (certificates at run time, below). */
+void cert_store_freeze(struct cert_store *s);
 struct tls_server; /* what a `bind … ssl` line needs: contexts by name, default, ALPN */
 HG_WUR int tls_server_new(struct cert_store *s, const struct conf_bind *b,
 			  const struct conf_global *g, struct tls_server **ret_tls,
@@ -259,6 +298,71 @@ HG_WUR int tls_client_new(struct cert_store *s, const struct conf_server *srv,
 			  const struct conf_global *g, struct tls_client **ret_tls,
 			  struct err *err);
 void net_tls_global_init(void); /* once, before threads */
+/* Gives OpenSSL memory of ours (tls_mem.c). Before anything uses OpenSSL, reading a configuration included. */
+void net_tls_memory_init(void);
+
+/*
+ * Out of its store, which still has to be alive: the caller has the reference that tls_*_release() gives back
+ * when no worker can be reading the pointer any more. Control thread.
+ */
+void tls_server_retire(struct tls_server *s);
+void tls_server_release(void *s);
+void tls_client_retire(struct tls_client *cli);
+void tls_client_release(void *cli);
+
+/*
+ * Certificates at run time: a frozen store is changed, then everything that was built from it is built again. All
+ * on the control thread; messages are those of the runtime API.
+ */
+struct cert_change; /* a transaction about one certificate */
+HG_WUR int cert_store_new_cert(struct cert_store *s, const char *path, struct err *err);
+/* -EBUSY: in use; -ENOENT. */
+HG_WUR int cert_store_del_cert(struct cert_store *s, const char *path, struct err *err);
+/* Adds a payload to *change (NULL: a new one is made). `name`: of a certificate, or with .key or .ocsp behind. */
+HG_WUR int cert_change_stage(struct cert_store *s, struct cert_change **change, const char *name,
+			     struct str payload, bool *ret_is_first, struct err *err);
+const char *cert_change_path(const struct cert_change *ch);
+/* Into the store, and out of it again when building failed. */
+HG_WUR int cert_change_apply(struct cert_store *s, struct cert_change *ch, struct err *err);
+void cert_change_revert(struct cert_store *s, struct cert_change *ch);
+void cert_change_free(struct cert_change *ch); /* NULL is ignored */
+/* Forgets what is in use; building again tells anew. */
+void cert_store_recount(struct cert_store *s);
+/* The text before is the caller's, to restore or mem_free() it. */
+HG_WUR int cert_store_list_add(struct cert_store *s, const char *path, struct str line,
+			       char **ret_old, struct err *err);
+/* `number`: of the line, 0: the only one that names `cert`. */
+HG_WUR int cert_store_list_del(struct cert_store *s, const char *path, struct str cert,
+			       unsigned number, char **ret_old, struct err *err);
+HG_WUR int cert_store_list_restore(struct cert_store *s, const char *path, char *text);
+/* Walks; non-zero from `fn` stops the walk and is returned. */
+int cert_store_each_list(const struct cert_store *s,
+			 int (*fn)(void *ctx, const char *path, const char *text), void *ctx);
+int cert_store_each_cert(const struct cert_store *s,
+			 int (*fn)(void *ctx, const char *path, bool is_empty, bool has_ocsp),
+			 void *ctx);
+/* "Filename: …" and the other lines of `show ssl cert <path>`; of a change when it is given. -ENOENT. */
+int cert_store_describe(const struct cert_store *s, const struct cert_change *ch, const char *path,
+			FILE *out);
+/* `show ssl ocsp-response`: one certificate's. -ENOENT: no such certificate, or none stapled. */
+int cert_store_describe_ocsp(const struct cert_store *s, const char *path, FILE *out);
+
+/*
+ * Session ticket keys. `old` is what workers may still be reading: ticket_keys_free() it when each of them has passed
+ * a loop iteration. Control thread.
+ */
+void ticket_keys_free(void *old); /* NULL is ignored */
+/* Replaces the oldest of our own keys when the newest is older than lifetime_ns. *ret_old NULL: not yet. */
+HG_WUR int cert_store_rotate_tickets(struct cert_store *s, uint64_t now_ns, uint64_t lifetime_ns,
+				     void **ret_old);
+/* `set ssl tls-key`: `id` is the number (also "#n") or the name of a tls-ticket-keys file. -ENOENT, -EINVAL, -ENOMEM. */
+HG_WUR int cert_store_push_ticket_key(struct cert_store *s, struct str id, struct str key,
+				      void **ret_old, struct err *err);
+/* Keys of one file, or with an empty id of all, oldest first. -ENOENT: no such file. */
+int cert_store_each_ticket_key(struct cert_store *s, struct str id,
+			       void (*fn)(void *ctx, unsigned id, const char *file, unsigned index,
+					  const char *base64),
+			       void *ctx);
 
 /* --- PROXY protocol ---------------------------------------------------------------------------- */
 
@@ -267,6 +371,10 @@ void net_tls_global_init(void); /* once, before threads */
  * 0 for LOCAL/UNKNOWN); 0: incomplete; -EBADMSG.
  */
 HG_WUR int proxy_header_read(struct str in, struct addr *ret_src, struct addr *ret_dst);
+/* The fields of a header that proxy_header_read() has accepted; empty: none. */
+struct str proxy_header_tlvs(struct str header);
+/* The first field of a type among them; those of PP2_TYPE_SSL (2.2.6) too. False: there is none. */
+bool proxy_tlv_find(struct str tlvs, uint8_t type, struct str *ret);
 /* Writes version 1 or 2 into out (at least 108 bytes); returns the length. */
 size_t proxy_header_write(unsigned version, const struct addr *src, const struct addr *dst,
 			  char *out);

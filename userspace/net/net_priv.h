@@ -36,7 +36,8 @@ ssize_t raw_sendv(struct conn *c, const struct iovec *iov, int n, bool more);
 extern const struct conn_ops tls_ops;
 /* Turns a clear connection into a TLS one; the handshake is driven by conn_advance(). 0 or -ENOMEM. */
 HG_WUR int tls_start_server(struct conn *c, struct tls_server *srv);
-HG_WUR int tls_start_client(struct conn *c, struct tls_client *cli, struct str sni);
+HG_WUR int tls_start_client(struct conn *c, struct tls_client *cli, struct str sni,
+			    struct str alpn);
 /* The socket takes bytes again: what TLS still holds goes first. */
 void tls_on_writable(struct conn *c);
 bool tls_is_reusable(struct conn *c);

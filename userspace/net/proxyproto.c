@@ -12,6 +12,8 @@
 #define V1_MAX	      107 /* longest line with its CRLF (2.1) */
 #define V2_HEAD	      16
 #define V2_TLV_CRC32C 0x03
+#define V2_TLV_SSL    0x20
+#define V2_SSL_HEAD   5 /* client flags, verification result */
 
 static const char v2_signature[12] = "\r\n\r\n\0\r\nQUIT\n";
 
@@ -226,6 +228,45 @@ int proxy_header_read(struct str in, struct addr *ret_src, struct addr *ret_dst)
 		*ret_dst = dst;
 	}
 	return n;
+}
+
+/* --- fields of version 2 --- */
+
+struct str proxy_header_tlvs(struct str header)
+{
+	const uint8_t *h = (const uint8_t *)header.p;
+	int size;
+
+	if (header.len < V2_HEAD || memcmp(h, v2_signature, sizeof(v2_signature)) != 0 ||
+	    h[12] != 0x21 || h[13] == V2_UNSPEC)
+		return STR_NULL;
+	size = v2_addr_size(h[13]);
+	return size < 0 ? STR_NULL : str_from(header, V2_HEAD + (size_t)size);
+}
+
+static bool tlv_find(struct str tlvs, uint8_t type, struct str *ret)
+{
+	while (tlvs.len >= 3) {
+		size_t len = get_be16((const uint8_t *)tlvs.p + 1);
+
+		*ret = str_sub(tlvs, 3, len);
+		if (ret->len != len)
+			return false; /* inside PP2_TYPE_SSL nobody has looked */
+		if ((uint8_t)*tlvs.p == type)
+			return true;
+		tlvs = str_from(tlvs, 3 + len);
+	}
+	return false;
+}
+
+bool proxy_tlv_find(struct str tlvs, uint8_t type, struct str *ret)
+{
+	struct str ssl;
+
+	if (tlv_find(tlvs, type, ret))
+		return true;
+	return tlv_find(tlvs, V2_TLV_SSL, &ssl) && ssl.len >= V2_SSL_HEAD &&
+	       tlv_find(str_from(ssl, V2_SSL_HEAD), type, ret);
 }
 
 /* --- writing --- */

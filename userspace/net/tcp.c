@@ -9,6 +9,8 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include "net/net_priv.h"
@@ -129,3 +131,24 @@ const struct conn_ops unix_ops = {
 	.idle = tcp_nothing,
 	.free = tcp_nothing,
 };
+
+int conn_tcp_fact(const struct conn *c, enum subject_tcp_fact f, int64_t *ret)
+{
+	struct tcp_info i = { 0 };
+	socklen_t len = sizeof(i);
+
+	if (c->ev.fd < 0 || getsockopt(c->ev.fd, IPPROTO_TCP, TCP_INFO, &i, &len))
+		return -ENOENT;
+	const uint32_t facts[TCP_FACT_COUNT] = {
+		[TCP_RTT] = i.tcpi_rtt,
+		[TCP_RTTVAR] = i.tcpi_rttvar,
+		[TCP_UNACKED] = i.tcpi_unacked,
+		[TCP_SACKED] = i.tcpi_sacked,
+		[TCP_LOST] = i.tcpi_lost,
+		[TCP_RETRANS] = i.tcpi_retrans,
+		[TCP_REORDERING] = i.tcpi_reordering,
+	};
+
+	*ret = facts[f];
+	return 0;
+}

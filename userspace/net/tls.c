@@ -412,7 +412,7 @@ int tls_start_server(struct conn *c, struct tls_server *srv)
 	return 0;
 }
 
-int tls_start_client(struct conn *c, struct tls_client *cli, struct str sni)
+int tls_start_client(struct conn *c, struct tls_client *cli, struct str sni, struct str alpn)
 {
 	struct tls *t = tls_new(c);
 
@@ -426,7 +426,10 @@ int tls_start_client(struct conn *c, struct tls_client *cli, struct str sni)
 			return -ENOMEM;
 	}
 	t->ssl = tls_client_ssl(cli, t, sni);
-	return t->ssl ? 0 : -ENOMEM;
+	if (!t->ssl || (alpn.len && SSL_set_alpn_protos(t->ssl, (const unsigned char *)alpn.p,
+							(unsigned)alpn.len)))
+		return -ENOMEM;
+	return 0;
 }
 
 static void tls_free(struct conn *c)

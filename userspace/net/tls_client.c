@@ -138,7 +138,9 @@ int tls_client_new(struct cert_store *s, const struct conf_server *srv, const st
 		return err_set(err, -ENOMEM, "out of memory");
 	atomic_init(&cli->refs, 1);
 	list_init(&cli->link);
+	s->pos = &srv->pos;
 	r = client_fill(cli, s, srv, g, err);
+	s->pos = NULL;
 	if (r) {
 		tls_client_put(cli);
 		return err_prefix(err, r, "server %s", srv->name ? srv->name : "?");
@@ -146,6 +148,16 @@ int tls_client_new(struct cert_store *s, const struct conf_server *srv, const st
 	list_push_back(&s->clients, &cli->link);
 	*ret_tls = cli;
 	return 0;
+}
+
+void tls_client_retire(struct tls_client *cli)
+{
+	list_del(&cli->link);
+}
+
+void tls_client_release(void *cli)
+{
+	tls_client_put(cli);
 }
 
 void tls_client_put(struct tls_client *cli)

@@ -4,8 +4,10 @@
  * is constant or in the caller's arena.
  */
 #include <errno.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/x509.h>
+#include <openssl/x509v3.h>
 
 #include "net/tls_priv.h"
 
@@ -100,27 +102,86 @@ static int ret_sha1(struct sample *ret, struct arena *arena, X509 *x)
 	return ret_copy(ret, SAMPLE_BIN, arena, md, len);
 }
 
-static int client_field(X509 *x, enum subject_tls_field f, struct arena *arena, struct sample *ret)
+/* Certificates one behind the other, as they were sent. */
+static int ret_chain(struct sample *ret, struct arena *arena, STACK_OF(X509) * chain)
+{
+	int n = chain ? sk_X509_num(chain) : 0, len;
+	unsigned char *mem, *p;
+	size_t size = 0;
+
+	for (int i = 0; i < n; i++) {
+		len = i2d_X509(sk_X509_value(chain, i), NULL);
+		if (len <= 0)
+			return -ENOENT;
+		size += (size_t)len;
+	}
+	if (size == 0)
+		return -ENOENT;
+	mem = p = arena_alloc(arena, size);
+	if (!mem)
+		return -ENOMEM;
+	for (int i = 0; i < n; i++)
+		i2d_X509(sk_X509_value(chain, i), &p);
+	*ret = (struct sample){ .type = SAMPLE_BIN, .str = str_make((char *)mem, size) };
+	return 0;
+}
+
+static int ret_key_alg(struct sample *ret, X509 *x)
+{
+	ASN1_OBJECT *alg;
+
+	if (!X509_PUBKEY_get0_param(&alg, NULL, NULL, NULL, X509_get_X509_PUBKEY(x)))
+		return -ENOENT;
+	return ret_str(ret, str_from_cstr(OBJ_nid2sn(OBJ_obj2nid(alg))));
+}
+
+/* "DNS:a.example, IP Address:192.0.2.1", as `openssl x509` prints them. */
+static int ret_san(struct sample *ret, struct arena *arena, X509 *x)
+{
+	int at = X509_get_ext_by_NID(x, NID_subject_alt_name, -1), r = -ENOENT;
+	BIO *bio = at < 0 ? NULL : BIO_new(BIO_s_mem());
+	char *text;
+	long len;
+
+	if (!bio)
+		return at < 0 ? -ENOENT : -ENOMEM;
+	if (X509V3_EXT_print(bio, X509_get_ext(x, at), 0, 0)) {
+		len = BIO_get_mem_data(bio, &text);
+		r = len > 0 ? ret_copy(ret, SAMPLE_STR, arena, text, (size_t)len) : -ENOENT;
+	}
+	BIO_free(bio);
+	return r;
+}
+
+static int cert_field(X509 *x, enum subject_cert_field f, struct arena *arena, struct sample *ret)
 {
 	switch (f) {
-	case TLS_CLIENT_DER:
+	case CERT_DER:
 		return ret_der(ret, arena, x);
-	case TLS_CLIENT_S_DN:
+	case CERT_S_DN:
 		return ret_dn(ret, arena, X509_get_subject_name(x));
-	case TLS_CLIENT_I_DN:
+	case CERT_I_DN:
 		return ret_dn(ret, arena, X509_get_issuer_name(x));
-	case TLS_CLIENT_SERIAL: {
+	case CERT_SERIAL: {
 		const ASN1_INTEGER *n = X509_get0_serialNumber(x);
 
 		return ret_copy(ret, SAMPLE_BIN, arena, ASN1_STRING_get0_data(n),
 				(size_t)ASN1_STRING_length(n));
 	}
-	case TLS_CLIENT_SHA1:
+	case CERT_SHA1:
 		return ret_sha1(ret, arena, x);
-	case TLS_CLIENT_NOTBEFORE:
+	case CERT_NOTBEFORE:
 		return ret_time(ret, arena, X509_get0_notBefore(x));
-	case TLS_CLIENT_NOTAFTER:
+	case CERT_NOTAFTER:
 		return ret_time(ret, arena, X509_get0_notAfter(x));
+	case CERT_KEY_ALG:
+		return ret_key_alg(ret, x);
+	case CERT_SIG_ALG:
+		return ret_str(ret, str_from_cstr(OBJ_nid2sn(X509_get_signature_nid(x))));
+	case CERT_VERSION:
+		return ret_sint(ret, SAMPLE_SINT, X509_get_version(x) + 1);
+	case CERT_SAN:
+		return ret_san(ret, arena, x);
 	default:
 		return -ENOENT;
 	}
@@ -164,12 +225,29 @@ static X509 *server_cert(const struct conn *c, SSL *ssl)
 	return c->is_server_side ? SSL_get_certificate(ssl) : SSL_get0_peer_certificate(ssl);
 }
 
+static int field_of_cert(const struct conn *c, SSL *ssl, enum subject_tls_field f,
+			 struct arena *arena, struct sample *ret)
+{
+	enum subject_cert_field what = (enum subject_cert_field)(f & CERT_FIELD_MASK);
+	bool is_client = f < TLS_SERVER_CERT;
+	X509 *x = is_client ? client_cert(c, ssl) : server_cert(c, ssl);
+
+	if (!x)
+		return -ENOENT;
+	if (what != CERT_CHAIN_DER)
+		return cert_field(x, what, arena, ret);
+	/* What the peer sent: libssl leaves a client's own certificate out of it (SSL_get_peer_cert_chain(3)). */
+	return is_client == c->is_server_side ? ret_chain(ret, arena, SSL_get_peer_cert_chain(ssl))
+					      : -ENOENT;
+}
+
 static int open_field(const struct conn *c, const struct tls *t, enum subject_tls_field f,
 		      struct arena *arena, struct sample *ret)
 {
 	SSL *ssl = t->ssl;
-	X509 *x;
 
+	if (f >= TLS_CLIENT_CERT)
+		return field_of_cert(c, ssl, f, arena, ret);
 	switch (f) {
 	case TLS_VERSION:
 		return ret_str(ret, str_from_cstr(SSL_get_version(ssl)));
@@ -187,11 +265,8 @@ static int open_field(const struct conn *c, const struct tls *t, enum subject_tl
 		/* Sent over this very connection. */
 		return ret_sint(ret, SAMPLE_BOOL,
 				client_cert(c, ssl) != NULL && !SSL_session_reused(ssl));
-	case TLS_SERVER_DER:
-		return ret_der(ret, arena, server_cert(c, ssl));
 	default:
-		x = client_cert(c, ssl);
-		return x ? client_field(x, f, arena, ret) : -ENOENT;
+		return -ENOENT;
 	}
 }
 
@@ -207,6 +282,14 @@ int conn_tls_field(const struct conn *c, enum subject_tls_field f, struct arena 
 		return t->sni ? ret_copy(ret, SAMPLE_STR, arena, t->sni, strlen(t->sni)) : -ENOENT;
 	case TLS_ERROR:
 		return ret_sint(ret, SAMPLE_SINT, (int64_t)t->ssl_err);
+	case TLS_ERROR_TEXT: {
+		char text[256];
+
+		if (!t->ssl_err)
+			return -ENOENT;
+		ERR_error_string_n(t->ssl_err, text, sizeof(text));
+		return ret_copy(ret, SAMPLE_STR, arena, text, strlen(text));
+	}
 	default:
 		break;
 	}
@@ -216,9 +299,11 @@ int conn_tls_field(const struct conn *c, enum subject_tls_field f, struct arena 
 	case TLS_VERIFY_RESULT:
 		return ret_sint(ret, SAMPLE_SINT, SSL_get_verify_result(t->ssl));
 	case TLS_CA_ERROR:
-		return ret_sint(ret, SAMPLE_SINT, t->verify_depth > 0 ? t->verify_err : 0);
+		return ret_sint(ret, SAMPLE_SINT, t->ca_err);
+	case TLS_CLIENT_ERR:
+		return ret_sint(ret, SAMPLE_SINT, t->crt_err);
 	case TLS_CLIENT_VERIFY_DEPTH:
-		return ret_sint(ret, SAMPLE_SINT, t->verify_depth);
+		return ret_sint(ret, SAMPLE_SINT, t->ca_depth);
 	case TLS_ALPN: {
 		struct str alpn = conn_alpn(c);
 

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 
+#include "base/log.h"
 #include "net/tls_priv.h"
 
 static BIO_METHOD *bio_method;
@@ -152,6 +153,11 @@ void net_tls_global_init(void)
 	OPENSSL_init_ssl(OPENSSL_INIT_LOAD_SSL_STRINGS | OPENSSL_INIT_LOAD_CRYPTO_STRINGS, NULL);
 	if (bio_method)
 		return;
+	if (tls_kdf_global_init())
+		log_msg(LOG_LVL_WARNING,
+			"TLS: OpenSSL does not take our key schedule, handshakes will be slower: "
+			"%s",
+			tls_reason());
 	bio_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "connection");
 	BUG_ON(!bio_method);
 	BIO_meth_set_write_ex(bio_method, bio_write);

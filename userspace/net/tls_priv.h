@@ -32,7 +32,9 @@ struct tls {
 	bool is_held; /* output that may wait for the next write to join it */
 	bool is_eof, is_failed, has_shut;
 	bool has_no_cert, has_alpn_failed; /* told by the callbacks */
-	int verify_err, verify_depth; /* first objection to the peer's chain, and where */
+	/* First objections to the peer's certificate, and to those above it and where. Ignored ones too. */
+	int crt_err, ca_err, ca_depth;
+	const struct cert_set *set; /* accepted: what on_client_hello() chose, of `srv` */
 };
 
 /* --- between OpenSSL and the socket (tls_io.c) --- */
@@ -69,6 +71,7 @@ struct tls_profile {
 	unsigned char *alpn;
 	unsigned alpn_len;
 	unsigned char sid[32];
+	struct conf_verify_errors crt_ignore, ca_ignore;
 };
 
 struct cert;
@@ -100,6 +103,7 @@ struct tls_server {
 	struct namemap exact, wild; /* sni_entry; wild by ".example.com" */
 	struct cert_set dflt;
 	bool has_default, is_strict;
+	struct tickets *tickets; /* a reference */
 };
 void tls_server_put(struct tls_server *s);
 /* Certificates for `name` (lower case): the set, or NULL (refuse). */
@@ -124,52 +128,113 @@ SSL_CTX *tls_ctx_new(bool is_server);
 /* `t` first, `dflt` where it says nothing. Texts name the setting. */
 HG_WUR int tls_ctx_configure(SSL_CTX *ctx, const struct conf_tls *t, const struct conf_tls *dflt,
 			     struct err *err);
-/* CA certificates to verify the peer with; parsed files are shared through the store. */
+/* CA certificates to verify the peer with, and to name to it; parsed files are shared through the store. */
 HG_WUR int tls_ctx_set_ca(SSL_CTX *ctx, struct cert_store *s, const char *ca_file,
-			  const char *crl_file, bool is_server, struct err *err);
+			  const char *crl_file, bool has_names, struct err *err);
 /* SSL_VERIFY_* for a context; what the chain fails by is remembered in struct tls. */
 void tls_ctx_set_verify(SSL_CTX *ctx, int mode);
 int tls_on_verify(int ok, X509_STORE_CTX *x);
 /* OpenSSL's last reason as text; empties its queue. Constant memory. */
 const char *tls_reason(void);
 
+/* --- session tickets (tls_tickets.c) --- */
+
+struct tickets;
+int tls_on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher,
+		  EVP_MAC_CTX *mac, int is_new);
+/* A reference to the keys of `file`, NULL: those that we make ourselves. */
+HG_WUR int tickets_get(struct cert_store *s, const char *file, struct tickets **ret,
+		       struct err *err);
+/* The first keys of a store: the previous store's own, or random ones. */
+HG_WUR int tickets_begin(struct cert_store *s, const struct cert_store *previous, struct err *err);
+void tickets_put(struct tickets *t); /* NULL is ignored */
+void tickets_drop_all(struct cert_store *s);
+HG_WUR int tickets_global_init(void);
+
+/* --- the key schedule (tls_kdf.c) --- */
+
+/* For SSL_CTX_new_ex(): ours where OpenSSL's configuration does not insist on another. */
+#define TLS_PROPERTIES "?provider=headgate"
+HG_WUR int tls_kdf_global_init(void);
+
 /* --- certificates (certs.c) --- */
+
+/* An OCSP response to be stapled. */
+struct ocsp_staple {
+	unsigned char *der;
+	size_t len;
+	int status; /* V_OCSP_CERTSTATUS_* */
+	int64_t expires; /* seconds since 1970; INT64_MAX: never */
+};
+/* -EINVAL: malformed or about another certificate; -ETIME: not valid now; -ENOMEM. */
+HG_WUR int ocsp_parse(const struct cert *c, struct str der, struct ocsp_staple **ret,
+		      struct err *err);
+/* From FILE.ocsp beside the certificate; 0 also when there is none. */
+HG_WUR int ocsp_load(struct cert *c, struct err *err);
+void ocsp_free(struct ocsp_staple *o); /* NULL is ignored */
+int tls_on_status(SSL *ssl, void *arg);
 
 struct cert {
 	_Atomic unsigned refs;
 	char *path, *key_path; /* key_path NULL: in the same file */
-	uint64_t identity[2]; /* of file and key file: mtime, size, inode folded */
+	uint64_t identity[3]; /* of file, key file and .ocsp file: mtime, size, inode folded */
 	X509 *x509;
 	EVP_PKEY *key;
 	STACK_OF(X509) * chain;
+	struct ocsp_staple *ocsp; /* NULL: none */
 	unsigned type; /* index in cert_set.certs */
 	char **names; /* DNS names, lower case */
 	unsigned n_names;
 	bool is_used; /* by the store it is in */
+	bool is_incomplete_told; /* warned that its issuer is missing */
+	bool is_live; /* made by the runtime API: on no disk, and of no directory */
 };
 
 struct cert_store {
-	struct namemap certs; /* path → struct cert, a reference */
+	struct namemap certs; /* path → struct cert, a reference; NULL: deleted */
+	struct namemap lists; /* path → text of a crt-list */
+	/* Built: what is on disk is not looked at any more, only what was read and what the runtime API changed. */
+	bool is_frozen;
 	struct namemap cas; /* "ca\ncrl" → X509_STORE */
 	struct list servers, clients;
-	unsigned char ticket_keys[80];
+	struct list tickets; /* struct tickets, references: of files */
+	struct tickets *own_tickets; /* random ones, handed on from store to store */
 	void (*warn)(void *ctx, const char *text);
 	void *warn_ctx;
+	const struct conf_pos *pos; /* the line that is being built, for warnings; NULL: none */
 };
 /* A reference that the store keeps. */
 HG_WUR int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cert,
 			  struct err *err);
 void cert_store_warn(struct cert_store *s, const char *fmt, ...) HG_PRINTF(2, 3);
+/* Shown to clients without the certificate of an issuer that they may not know. */
+void cert_warn_about_chain(struct cert_store *s, struct cert *c);
 /* Calls `use` for a file, for FILE.rsa/.ecdsa… when FILE does not exist, and for all files of a directory. */
 HG_WUR int cert_store_each(struct cert_store *s, const char *path,
 			   int (*use)(void *ctx, struct cert *cert, struct err *err), void *ctx,
 			   struct err *err);
+struct cert_change;
+const struct cert *cert_change_cert(const struct cert_change *ch);
+/* The text of a crt-list; the store keeps it. */
+HG_WUR int cert_store_list(struct cert_store *s, const char *path, const char **ret_text,
+			   struct err *err);
+/* Frozen stores: what cert_store_each() does for `path`. (cert_live.c) */
+HG_WUR int cert_store_each_frozen(struct cert_store *s, const char *path,
+				  int (*use)(void *ctx, struct cert *cert, struct err *err),
+				  void *ctx, struct err *err);
 void cert_put(struct cert *c);
 HG_WUR int cert_use(SSL *ssl, const struct cert_set *set);
 HG_WUR int cert_use_ctx(SSL_CTX *ctx, const struct cert *c);
 
 /* Reads a whole file; NUL-terminated; mem_free() it. */
 HG_WUR int net_read_file(const char *path, char **ret_text, size_t *ret_len, struct err *err);
+/* An empty one; NULL: out of memory. */
+struct cert *cert_new(const char *path);
+/* Adds what a PEM text holds; `path` is for messages. A key file's certificates are left out. */
+HG_WUR int cert_read_pem(struct cert *c, const char *path, struct str text, bool is_key_file,
+			 struct err *err);
+/* Do key and certificate belong together; names and kind of key. */
+HG_WUR int cert_finish(struct cert *c, struct err *err);
 /* Loads certificate, key and chain from files, without any store. */
 HG_WUR int cert_load(const char *path, struct cert **ret_cert, struct err *err);
 

@@ -104,6 +104,7 @@ static int on_client_hello(SSL *ssl, int *alert, void *arg)
 		if (!t->sni)
 			return SSL_CLIENT_HELLO_ERROR;
 	}
+	t->set = set;
 	if (set->profile != s->base && !use_profile(ssl, set->profile))
 		return SSL_CLIENT_HELLO_ERROR;
 	/* The base context carries the default certificates itself. */
@@ -162,8 +163,11 @@ static int set_verify(struct tls_profile *p, struct cert_store *s, const struct 
 	p->verify_mode = SSL_VERIFY_PEER;
 	if (verify == CONF_VERIFY_REQUIRED)
 		p->verify_mode |= SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
+	p->crt_ignore = t->crt_ignore;
+	p->ca_ignore = t->ca_ignore;
 	tls_ctx_set_verify(p->ctx, p->verify_mode);
-	return tls_ctx_set_ca(p->ctx, s, ca, t->crl_file ? t->crl_file : d->crl_file, true, err);
+	return tls_ctx_set_ca(p->ctx, s, ca, t->crl_file ? t->crl_file : d->crl_file,
+			      !t->no_ca_names, err);
 }
 
 /* A session may only be resumed where the same client certificate would have been asked for. */
@@ -215,8 +219,8 @@ static int set_sessions(struct tls_profile *p, struct cert_store *s, const struc
 	SSL_CTX_set_session_cache_mode(p->ctx, SSL_SESS_CACHE_SERVER);
 	SSL_CTX_sess_set_cache_size(p->ctx, g->ssl_cachesize ? g->ssl_cachesize : DEFAULT_CACHE);
 	SSL_CTX_set_timeout(p->ctx, life ? (long)life : DEFAULT_LIFETIME);
-	/* One key for all workers and generations. */
-	if (!SSL_CTX_set_tlsext_ticket_keys(p->ctx, s->ticket_keys, sizeof(s->ticket_keys)))
+	/* The same keys for all workers and generations. */
+	if (!SSL_CTX_set_tlsext_ticket_key_evp_cb(p->ctx, tls_on_ticket))
 		return -EINVAL;
 	return set_session_id(p, b, t);
 }
@@ -241,6 +245,7 @@ static int profile_fill(struct tls_profile *p, struct cert_store *s, const struc
 	if (g->dh_param)
 		SSL_CTX_set_dh_auto(p->ctx, 1);
 	SSL_CTX_set_tlsext_servername_callback(p->ctx, on_server_name);
+	SSL_CTX_set_tlsext_status_cb(p->ctx, tls_on_status);
 	return 0;
 }
 
@@ -263,6 +268,7 @@ static int profile_new(struct tls_server *srv, struct cert_store *s, const struc
 	p->ctx = tls_ctx_new(true);
 	if (!p->ctx)
 		return err_set(err, -ENOMEM, "cannot make a TLS context: %s", tls_reason());
+	SSL_CTX_set_app_data(p->ctx, p);
 	r = profile_fill(p, s, b, t, g, err);
 	if (r == 0)
 		*ret = p;
@@ -368,6 +374,9 @@ static int add_cert(void *ctx, struct cert *c, struct err *err)
 	struct builder *b = ctx;
 	int r = 0;
 
+	/* Authorities of clients' certificates complete our own chain, too (SSL_CTX_set_mode(3), NO_AUTO_CHAIN). */
+	if (b->profile->verify_mode == SSL_VERIFY_NONE)
+		cert_warn_about_chain(b->store, c);
 	if (!b->srv->has_default) {
 		set_add(&b->srv->dflt, c, b->profile);
 		b->srv->has_default = true;
@@ -423,14 +432,12 @@ static int add_line(void *ctx, const struct crtlist_line *line, struct err *err)
 
 static int add_crt_list(struct builder *b, const char *file, struct err *err)
 {
-	char *text;
-	size_t len;
-	int r = net_read_file(file, &text, &len, err);
+	const char *text;
+	int r = cert_store_list(b->store, file, &text, err);
 
 	if (r)
 		return r;
-	r = crtlist_parse(str_make(text, len), file, add_line, b, err);
-	mem_free(text);
+	r = crtlist_parse(str_from_cstr(text), file, add_line, b, err);
 	b->filters = STR_NULL;
 	b->profile = b->srv->base;
 	return r;
@@ -500,14 +507,18 @@ int tls_server_new(struct cert_store *s, const struct conf_bind *b, const struct
 	list_init(&srv->link);
 	list_init(&srv->profiles);
 	arena_init(&builder.arena, 1024);
-	srv->is_strict = b->tls.strict_sni || g->bind_tls.strict_sni;
-	r = profile_new(srv, s, b, &b->tls, g, STR_NULL, &srv->base, err);
+	srv->is_strict = b->tls.strict_sni;
+	s->pos = &b->pos;
+	r = tickets_get(s, b->ticket_keys, &srv->tickets, err);
+	if (r == 0)
+		r = profile_new(srv, s, b, &b->tls, g, STR_NULL, &srv->base, err);
 	builder.profile = srv->base;
 	if (r == 0)
 		r = add_all(&builder, err);
 	if (r == 0)
 		r = finish(srv, err);
 	arena_free(&builder.arena);
+	s->pos = NULL;
 	if (r) {
 		tls_server_put(srv);
 		return err_prefix(err, r, "bind %s", b->text ? b->text : "?");
@@ -518,6 +529,16 @@ int tls_server_new(struct cert_store *s, const struct conf_bind *b, const struct
 }
 
 /* --- the end --- */
+
+void tls_server_retire(struct tls_server *s)
+{
+	list_del(&s->link);
+}
+
+void tls_server_release(void *s)
+{
+	tls_server_put(s);
+}
 
 static void set_drop(struct cert_set *set)
 {
@@ -548,6 +569,7 @@ void tls_server_put(struct tls_server *s)
 	namemap_free(&s->exact, entry_drop);
 	namemap_free(&s->wild, entry_drop);
 	set_drop(&s->dflt);
+	tickets_put(s->tickets);
 	while ((l = list_pop_front(&s->profiles)))
 		profile_free(list_entry(l, struct tls_profile, link));
 	mem_free(s);

@@ -12,11 +12,17 @@ static bool limit_reached(const struct worker_listener *wl)
 {
 	const struct proxy_shared *sh = wl->w->o.shared;
 	const struct conf_proxy *px = wl->pb->conf->proxy;
-	uint32_t max = atomic_load(&sh->maxconn);
+	const struct lb_backend *be;
+	uint32_t max = atomic_load(&sh->maxconn), own = wl->pb->conf->maxconn;
+
+	if (own && atomic_load(&wl->socket->n_conns) >= own)
+		return true;
 
 	if (max && atomic_load(&sh->cur_conns) >= max)
 		return true;
-	return px->maxconn && atomic_load(&wl->w->snap->backends[px->index]->fe_cur) >= px->maxconn;
+	be = wl->w->snap->backends[px->index];
+	max = atomic_load(&be->fe_maxconn);
+	return max && atomic_load(&be->fe_cur) >= max;
 }
 
 static bool may_accept(struct listener *l)
@@ -69,6 +75,7 @@ void worker_conn_ended(struct worker *w, const struct client *cl)
 
 	atomic_fetch_sub(&sh->cur_conns, 1);
 	atomic_fetch_sub(&cl->fe_rt->fe_cur, 1);
+	atomic_fetch_sub(&cl->pb->socket->n_conns, 1);
 	if (likely(!atomic_load(&sh->n_paused)))
 		return;
 	for (unsigned i = 0; i < w->o.n_workers && i < LB_MAX_WORKERS; i++) {
@@ -122,7 +129,7 @@ static void listener_follow(struct worker_listener *wl, const struct proxy_bind 
 {
 	wl->pb = pb;
 	wl->l.bind = pb->conf;
-	wl->l.tls = pb->tls;
+	wl->l.tls = &pb->tls;
 	wl->l.budget = wl->w->snap->conf->global.maxaccept;
 }
 

@@ -13,11 +13,32 @@
 #define LINGER_BYTES (256 * 1024)
 #define LINGER_NS    1000000000ull
 
+/* A worker that drains waits so long for the first request of a connection. */
+#define DRAIN_FIRST_NS 1000000000ull
+
 static void client_event(struct conn *c);
 
 static bool client_is_http(const struct client *cl)
 {
 	return cl->fe->mode != CONF_MODE_TCP;
+}
+
+static void client_enter_listener(struct client *cl)
+{
+	struct hg_l7_counters *li = listener_ctr(cl);
+
+	if (likely(!li))
+		return;
+	gauge_add(&li->cur_sessions, 1);
+	ctr_max(&li->max_sessions, (uint64_t)li->cur_sessions);
+}
+
+static void client_leave_listener(struct client *cl)
+{
+	struct hg_l7_counters *li = listener_ctr(cl);
+
+	if (unlikely(li))
+		gauge_add(&li->cur_sessions, -1);
 }
 
 /* Nothing set: no limit. */
@@ -59,6 +80,7 @@ void client_close(struct client *cl, bool reset)
 	w->n_clients--;
 	gauge_add(&w->ctr->cur_conns, -1);
 	gauge_add(&cl->ctr->cur_sessions, -1);
+	client_leave_listener(cl);
 	worker_conn_ended(w, cl);
 	snapshot_unpin(&w->view, &cl->snap->snap);
 	pool_put(&w->client_pool, cl);
@@ -72,6 +94,10 @@ void client_linger(struct client *cl)
 
 	if (cl->parent) {
 		h2_exchange_close(cl);
+		return;
+	}
+	if (cl->conn->closes_hard) {
+		client_close(cl, true);
 		return;
 	}
 	cl->state = CLIENT_LINGER;
@@ -128,7 +154,7 @@ void client_set_idle(struct client *cl)
 		conn_idle(cl->conn);
 }
 
-bool client_rebind(struct client *cl)
+bool client_follow(struct client *cl)
 {
 	struct worker *w = cl->w;
 	const struct proxy_bind *pb = NULL;
@@ -136,18 +162,14 @@ bool client_rebind(struct client *cl)
 	for (unsigned i = 0; i < w->snap->n_binds; i++)
 		if (w->snap->binds[i].socket == cl->pb->socket)
 			pb = &w->snap->binds[i];
-	/* The address is no longer listened on, or serves something else: the client comes back. */
 	if (!pb || pb->conf->proxy->mode != cl->fe->mode ||
-	    pb->conf->is_ssl != cl->pb->conf->is_ssl) {
-		if (cl->mux)
-			h2_client_drain(cl);
-		else
-			client_close(cl, false);
+	    pb->conf->is_ssl != cl->pb->conf->is_ssl)
 		return false;
-	}
+	client_leave_listener(cl);
 	snapshot_unpin(&w->view, &cl->snap->snap);
 	cl->snap = container_of(snapshot_pin(&w->view), struct proxy_snapshot, snap);
 	cl->pb = pb;
+	client_enter_listener(cl);
 	cl->conn->bind = pb->conf;
 	cl->fe = pb->conf->proxy;
 	if (cl->fe_rt != w->snap->backends[cl->fe->index]) {
@@ -158,9 +180,31 @@ bool client_rebind(struct client *cl)
 		gauge_add(&cl->ctr->cur_sessions, 1);
 		atomic_fetch_add_explicit(&cl->fe_rt->fe_cur, 1, memory_order_relaxed);
 	}
+	return true;
+}
+
+bool client_rebind(struct client *cl)
+{
+	if (!client_follow(cl)) {
+		/* The client comes back. */
+		if (cl->mux)
+			h2_client_drain(cl);
+		else
+			client_close(cl, false);
+		return false;
+	}
 	if (cl->state == CLIENT_IDLE)
 		client_set_idle(cl);
 	return true;
+}
+
+/* One that was just accepted has sent its first request, or is about to. */
+void client_drain(struct client *cl)
+{
+	if (cl->n_requests == 0 && client_is_http(cl))
+		client_start_timer(cl, DRAIN_FIRST_NS);
+	else if (!(cl->fe->options & CONF_OPT(IDLE_CLOSE_ON_RESPONSE)))
+		client_close(cl, false);
 }
 
 static void client_begin_stream(struct client *cl)
@@ -195,12 +239,14 @@ static void client_open(struct client *cl)
 		gauge_add(&w->ctr->cur_ssl_conns, 1);
 	}
 	cl->handshake_ns = loop_now(w->loop) - cl->accept_ns;
+	if (conn_is_tls(cl->conn))
+		lb_time_add(cl->fe_rt, w->o.index, LB_TIME_HANDSHAKE, cl->handshake_ns);
 	/* The configuration changed during the handshake. */
 	if (cl->snap != w->snap && !client_rebind(cl))
 		return;
 	if (!list_is_empty(&cl->fe->rules[RULES_TCP_SESSION]) &&
 	    !rules_admit(cl, RULES_TCP_SESSION)) {
-		ctr_add(&cl->ctr->sess_denied, 1);
+		CLIENT_COUNT(cl, sess_denied, 1);
 		client_close(cl, true);
 		return;
 	}
@@ -230,7 +276,7 @@ static void client_handshake(struct client *cl)
 		client_open(cl);
 		return;
 	}
-	if (cl->pb->tls)
+	if (cl->conn->tls)
 		ctr_add(&cl->ctr->ssl_failed, 1);
 	client_log_error(cl, conn_error_text((enum conn_error)cl->conn->error));
 	client_close(cl, false);
@@ -282,12 +328,13 @@ static void client_timer(struct timer *t)
 		break;
 	}
 	/* The first request never came: 408 unless the operator does not want it. Later: just close. */
-	if (cl->n_requests == 0 && !(cl->fe->options & CONF_OPT(HTTP_IGNORE_PROBES))) {
+	if (cl->n_requests == 0 && !cl->w->is_draining &&
+	    !(cl->fe->options & CONF_OPT(HTTP_IGNORE_PROBES))) {
 		struct stream *st = stream_new(cl);
 
 		if (st) {
 			st->start_ns = cl->idle_ns;
-			ctr_add(&cl->ctr->req_errors, 1);
+			CLIENT_COUNT(cl, req_errors, 1);
 			if (cl->fe->options & CONF_OPT(DONTLOGNULL))
 				st->flags |= STREAM_NO_LOG;
 			if (stream_fail(st, 'c', 408) != STEP_GONE)
@@ -322,18 +369,21 @@ void client_accepted(struct worker *w, const struct proxy_bind *pb, struct conn 
 	c->owner = cl;
 	c->on_event = client_event;
 	c->bind = pb->conf;
+	c->closes_hard = cl->fe->options & CONF_OPT(NOLINGER);
+	atomic_fetch_add_explicit(&pb->socket->n_conns, 1, memory_order_relaxed);
 	cl->state = CLIENT_HANDSHAKE;
 	atomic_fetch_add_explicit(&w->o.shared->cur_conns, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&cl->fe_rt->fe_cur, 1, memory_order_relaxed);
 	gauge_add(&w->ctr->cur_conns, 1);
 	ctr_add(&w->ctr->connections, 1);
-	ctr_add(&cl->ctr->sessions, 1);
+	CLIENT_COUNT(cl, sessions, 1);
 	gauge_add(&cl->ctr->cur_sessions, 1);
 	ctr_max(&cl->ctr->max_sessions, (uint64_t)cl->ctr->cur_sessions);
+	client_enter_listener(cl);
 	__atomic_store_n(&cl->ctr->last_session_s, cl->accept_wall / 1000000000u, __ATOMIC_RELAXED);
 	if (!list_is_empty(&cl->fe->rules[RULES_TCP_CONNECTION]) &&
 	    !rules_admit(cl, RULES_TCP_CONNECTION)) {
-		ctr_add(&cl->ctr->conn_denied, 1);
+		CLIENT_COUNT(cl, conn_denied, 1);
 		client_close(cl, true);
 		return;
 	}

@@ -62,6 +62,96 @@ static int cookie_rewrite_field(struct stream *st, struct http_field *f, struct 
 	return 0;
 }
 
+/* --- ages --------------------------------------------------------------------------------------------------
+ *
+ * With maxidle or maxlife the value is "id|last|first": when the client was last seen and when it got its
+ * cookie, each in units of four seconds, 30 bits in five digits of base64, as HAProxy writes them.
+ */
+#define DATE_LEN     5
+#define FUTURE_MAX_S 86400 /* clocks of a fleet differ; further away than this nobody's does */
+
+static const char digits64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+static int64_t now_s(const struct stream *st)
+{
+	return (int64_t)(loop_wall(st->w->loop) / 1000000000u);
+}
+
+static void date_write(int64_t seconds, char out[DATE_LEN])
+{
+	uint32_t v = (uint32_t)((seconds + 3) >> 2);
+
+	for (int i = 0; i < DATE_LEN; i++)
+		out[i] = digits64[v >> (24 - 6 * i) & 63];
+}
+
+/* Seconds; 0: none. */
+static int64_t date_read(struct str s)
+{
+	uint32_t v = 0;
+
+	if (!s.p || s.len < DATE_LEN)
+		return 0;
+	for (int i = 0; i < DATE_LEN; i++) {
+		const char *d = s.p[i] ? strchr(digits64, s.p[i]) : NULL;
+
+		if (!d)
+			return 0;
+		v = v << 6 | (uint32_t)(d - digits64);
+	}
+	return (int64_t)v << 2;
+}
+
+/* Takes "|last|first" off the value. False: too old, term[2] says why. */
+static bool cookie_read_dates(struct stream *st, struct str *id)
+{
+	const struct conf_cookie *c = &st->be->cookie;
+	struct str rest = *id;
+	int64_t now = now_s(st), age;
+
+	*id = str_cut(&rest, '|');
+	st->cookie_last = date_read(str_cut(&rest, '|'));
+	st->cookie_first = date_read(rest);
+	age = now - st->cookie_last;
+	if (c->maxidle && st->cookie_last &&
+	    (age > (int64_t)(c->maxidle / 1000000000u) || age < -FUTURE_MAX_S)) {
+		st->term[2] = 'E';
+		return false;
+	}
+	age = now - st->cookie_first;
+	if (c->maxlife && st->cookie_first &&
+	    (age > (int64_t)(c->maxlife / 1000000000u) || age < -FUTURE_MAX_S)) {
+		st->term[2] = 'O';
+		return false;
+	}
+	return true;
+}
+
+/* Does the client's cookie need other dates than it has? */
+static bool cookie_is_stale(const struct stream *st)
+{
+	const struct conf_cookie *c = &st->be->cookie;
+
+	if ((c->maxidle || st->cookie_last) && st->cookie_last < now_s(st))
+		return true;
+	return !c->maxlife != !st->cookie_first;
+}
+
+static struct str cookie_value(struct stream *st, struct str id)
+{
+	const struct conf_cookie *c = &st->be->cookie;
+	char last[DATE_LEN], first[DATE_LEN];
+
+	if (!c->maxidle && !c->maxlife)
+		return id;
+	date_write(now_s(st), last);
+	date_write(st->cookie_first ? st->cookie_first - 3 : now_s(st), first);
+	return arena_printf(&st->arena, STR_FMT "|%.*s%s%.*s", STR_ARG(id), DATE_LEN, last,
+			    c->maxlife ? "|" : "", c->maxlife ? DATE_LEN : 0, first);
+}
+
+/* --- request ------------------------------------------------------------------------------------------------ */
+
 static void cookie_found(struct stream *st, struct str id)
 {
 	const struct conf_server *cs = server_by_cookie(st->be, id);
@@ -110,16 +200,18 @@ void cookie_read_request(struct stream *st)
 				changed = arena_printf(&st->arena, STR_FMT "=" STR_FMT,
 						       STR_ARG(name),
 						       STR_ARG(str_from(value, tilde + 1)));
-			} else if (c->maxidle || c->maxlife) {
-				/* "id|dates": the dates are judged by the age rules of a later version. */
-				id = str_cut(&id, '|');
+			} else if (!cookie_read_dates(st, &id)) {
+				st->cookie_first = st->cookie_last = 0;
+				id = STR_NULL;
 			}
-			cookie_found(st, id);
-			st->srv_cookie = id;
-			st->flags |= STREAM_COOKIE_SEEN;
+			if (id.p) {
+				cookie_found(st, id);
+				st->srv_cookie = id;
+				st->flags |= STREAM_COOKIE_SEEN;
+			}
 			if ((c->prefix || (c->insert && c->indirect)) &&
 			    cookie_rewrite_field(st, f, pair, changed))
-				ctr_add(&st->fe_ctr->failed_rewrites, 1);
+				STREAM_COUNT(st, failed_rewrites, 1);
 			return;
 		}
 	}
@@ -130,11 +222,14 @@ void cookie_read_request(struct stream *st)
 static int cookie_insert(struct stream *st, struct str value)
 {
 	const struct conf_cookie *c = &st->be->cookie;
+	struct str dated = cookie_value(st, value);
 	struct str line = arena_printf(&st->arena, "%s=" STR_FMT "; path=/%s%s%s%s%s", c->name,
-				       STR_ARG(value), c->domain ? "; domain=" : "",
+				       STR_ARG(dated), c->domain ? "; domain=" : "",
 				       c->domain ? c->domain : "", c->httponly ? "; HttpOnly" : "",
 				       c->secure ? "; Secure" : "", c->attr ? c->attr : "");
 
+	if (!dated.p)
+		return -ENOMEM;
 	return line.p ? http_msg_add(&st->rsp, STR("set-cookie"), line) : -ENOMEM;
 }
 
@@ -206,7 +301,7 @@ int cookie_edit_response(struct stream *st)
 	if (!c->insert || (found && c->preserve))
 		return 0;
 	/* The client has it already and is where it says. */
-	if (st->flags & STREAM_COOKIE_SEEN && str_is_eq(st->srv_cookie, id) && !c->maxidle)
+	if (st->flags & STREAM_COOKIE_SEEN && str_is_eq(st->srv_cookie, id) && !cookie_is_stale(st))
 		return 0;
 	if (c->postonly && st->req.method != HTTP_METHOD_POST)
 		return 0;

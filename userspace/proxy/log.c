@@ -4,7 +4,9 @@
  * HAProxy the counts of backend and server are those of the others: this stream has left.
  */
 #include <stdio.h>
+#include <time.h>
 
+#include "proxy/facts.h"
 #include "proxy/worker_priv.h"
 
 static int64_t span(uint64_t from, uint64_t to)
@@ -105,18 +107,26 @@ static enum log_level line_level(const struct stream *st)
 	return LOG_LVL_INFO;
 }
 
+/* Where nothing was sent: the answer that an aborted request would have had, or -1 (as HAProxy). */
+static int32_t line_status(const struct stream *st)
+{
+	if (st->status || st->flags & STREAM_IS_TCP)
+		return st->status;
+	return st->term[0] == 'C' && (st->term[1] == 'R' || st->term[1] == 'H') ? 400 : -1;
+}
+
 void stream_log(struct stream *st)
 {
 	const struct conf_proxy *fe = st->fe;
 	const struct subject *s;
 	struct subject_log log = { 0 };
 	const struct logfmt *f = fe->log_format;
-	bool is_normal = st->term[0] == '-' && !st->n_retries;
+	struct str sd = STR_NULL;
 	size_t n;
 
 	if (st->log_level == 0xfe || !f || !fe->logs.n)
 		return;
-	if (is_normal && st->status < 500 && fe->options & CONF_OPT(DONTLOG_NORMAL))
+	if (fe->options & CONF_OPT(DONTLOG_NORMAL) && stream_is_normal(st))
 		return;
 	if (fe->error_log_format && st->term[0] != '-' && st->term[0] != 'L')
 		f = fe->error_log_format;
@@ -125,15 +135,30 @@ void stream_log(struct stream *st)
 	log_counts(st, &log);
 	log_names(st, &log);
 	memcpy(log.term, st->term, sizeof(log.term));
-	log.status = st->status;
+	log.status = line_status(st);
+	log.is_asap = st->fe->options & CONF_OPT(LOGASAP);
 	log.bytes_from_client = st->bytes_in;
 	log.bytes_to_client = st->bytes_out;
 	log.request_counter = (uint32_t)st->id;
 	st->subject.log = &log;
 	n = logfmt_eval(f, s, st->w->log_line, WORKER_LOG_LINE);
+	if (fe->log_format_sd)
+		sd = logfmt_eval_str(fe->log_format_sd, s);
 	st->subject.log = NULL;
-	log_emit(fe->logs.targets, fe->logs.n, line_level(st), str_from_cstr(fe->log_tag), STR_NULL,
+	log_emit(fe->logs.targets, fe->logs.n, line_level(st), str_from_cstr(fe->log_tag), sd,
 		 str_make(st->w->log_line, n));
+}
+
+/* What is known when the answer begins; the times and bytes are marked as not final. */
+void stream_log_asap(struct stream *st)
+{
+	if (!st->fe->has_log || st->flags & (STREAM_NO_LOG | STREAM_LOG_SENT))
+		return;
+	st->data_ns = loop_now(st->w->loop);
+	st->bytes_in = st->front.rx;
+	st->bytes_out = st->front.ops == &side_h1 ? st->front.prefix.len : 0;
+	st->flags |= STREAM_LOG_SENT;
+	stream_log(st);
 }
 
 /* Without any format there is a line per connection, at accept. */
@@ -155,13 +180,18 @@ void client_log_connect(struct client *cl)
 /* A connection that ended before it could carry anything: "<src> [date] fe/listener: reason". */
 void client_log_error(struct client *cl, const char *what)
 {
-	char src[ADDR_TEXT_MAX];
+	char src[ADDR_TEXT_MAX], date[32] = "";
+	time_t second = (time_t)(cl->accept_wall / 1000000000u);
+	struct tm tm;
 	int n;
 
 	if (!cl->fe->has_log || !cl->fe->logs.n || cl->fe->options & CONF_OPT(DONTLOGNULL))
 		return;
 	addr_format(&cl->conn->peer, src, sizeof(src));
-	n = snprintf(cl->w->log_line, WORKER_LOG_LINE, "%s %s/%s: %s", src, cl->fe->name,
+	if (localtime_r(&second, &tm))
+		strftime(date, sizeof(date), "%d/%b/%Y:%H:%M:%S", &tm);
+	n = snprintf(cl->w->log_line, WORKER_LOG_LINE, "%s [%s.%03u] %s/%s: %s", src, date,
+		     (unsigned)(cl->accept_wall / 1000000u % 1000), cl->fe->name,
 		     cl->pb->conf->name ? cl->pb->conf->name : "?", what);
 	if (n > 0)
 		log_emit(cl->fe->logs.targets, cl->fe->logs.n,

@@ -16,13 +16,15 @@
 #include "ev/mailbox.h"
 #include "ev/snapshot.h"
 #include "lb/lb.h"
+#include "lb/sources.h"
 #include "net/net.h"
 
 /* Run-time side of one `bind`. */
 struct proxy_bind {
 	const struct conf_bind *conf;
 	struct listen_socket *socket;
-	struct tls_server *tls; /* NULL: clear */
+	/* NULL: clear. Control replaces it when certificates change at run time. */
+	struct tls_server *_Atomic tls;
 	struct stats_row stats; /* option socket-stats; rows NULL otherwise */
 };
 
@@ -37,7 +39,8 @@ struct proxy_snapshot {
 	struct lb_backend **backends; /* by conf_proxy.index */
 	struct proxy_bind *binds;
 	unsigned n_binds;
-	struct tls_client ***tls; /* [proxy->index][server->pos_in_backend]; NULL: clear */
+	/* [proxy->index][server->pos_in_backend]; NULL: clear. Replaced like that of a bind. */
+	struct tls_client *_Atomic **tls;
 	struct cert_store *certs;
 	void *owner; /* control's own */
 };
@@ -52,10 +55,37 @@ struct proxy_shared {
 	_Atomic uint32_t n_paused; /* listeners waiting for a connection to end */
 	_Atomic uint64_t req_counter; /* %rt, taken in batches */
 	_Atomic bool is_stopping; /* soft stop: no keep-alive */
+	_Atomic uint32_t pattern_edits; /* changes of lists under way to control */
+	_Atomic uint32_t bans; /* mails of xdp-drop under way to control */
+	_Atomic uint64_t bans_lost; /* not sent: too many under way, or no memory */
+	uint64_t start_wall_ns; /* of the process; set before the first worker starts */
+	struct source_view sources; /* likewise: what the kernel tier knows of clients */
+	_Atomic uint64_t comp_rate; /* compress.c: bytes given to compression in this second */
+	_Atomic uint64_t comp_in, comp_out; /* since the start: given to it, and what it gave; requests and responses */
+	_Atomic uint64_t zlib_bytes; /* memory of all encoders */
 	_Atomic uint64_t service_bytes; /* of bodies that control made and workers still send */
 	/* Set by worker_start(); zero the struct before. How queues and paused listeners reach other workers. */
 	struct lb_waker waker;
 	_Atomic(struct worker *) workers[LB_MAX_WORKERS];
+};
+
+/* A rule changes a list of patterns: from a worker to control, which frees it and counts pattern_edits down. */
+struct pattern_edit {
+	struct mail mail;
+	void *owner; /* worker_opts.owner */
+	uint8_t kind; /* enum conf_pattern_kind */
+	bool is_map;
+	struct str file, key, value; /* in `text` */
+	char text[];
+};
+
+/* xdp-drop, xdp-reset: from a worker to control, which frees it and counts `bans` down. */
+struct ban {
+	struct mail mail;
+	void *owner; /* worker_opts.owner */
+	struct conf_prefix prefix;
+	uint64_t ttl_ns; /* 0: until it is lifted */
+	bool is_told; /* xdp-reset */
 };
 
 struct worker_opts {
@@ -69,6 +99,9 @@ struct worker_opts {
 	void (*on_snapshot_done)(struct snapshot *s); /* runs on control */
 	/* A request for control (proxy/service.h); runs on control. NULL: such requests get 501. */
 	void (*on_service)(struct service_call *c);
+	void (*on_pattern)(struct mail *m); /* a struct pattern_edit; runs on control. NULL: such rules do nothing */
+	void (*on_ban)(struct mail *m); /* a struct ban; runs on control. NULL: clients are only dropped */
+	void (*on_observed)(struct worker *w); /* `observe`: some server's error limit is reached; runs on control. May be NULL */
 	void *owner; /* control's own, see worker_owner() */
 };
 
@@ -92,6 +125,7 @@ void worker_stop(struct worker *w);
 
 /* Streams on `s` are ended: "shutdown sessions", on-marked-down. `code`: first termination character ('K', 'D', 'U'). */
 void worker_shutdown_server(struct worker *w, struct server *s, char code);
+void worker_resume(struct worker *w); /* a limit of connections may have risen */
 /* Frontend listeners of `px` (by name): paused, resumed. `disable|enable frontend`. */
 void worker_pause_frontend(struct worker *w, struct str name, bool pause);
 
@@ -116,7 +150,8 @@ struct stream_info {
  */
 HG_WUR int worker_list_streams(struct worker *w, void *ctx,
 			       void (*done)(void *ctx, struct stream_info *infos, unsigned n));
-/* Kills one stream by id; no answer. */
-HG_WUR int worker_kill_stream(struct worker *w, uint64_t id);
+/* Kills one stream by id; `done` runs on control, with whether this worker had it. 0 or -ENOMEM. */
+HG_WUR int worker_kill_stream(struct worker *w, uint64_t id, void *ctx,
+			      void (*done)(void *ctx, bool is_found));
 
 #endif

@@ -6,8 +6,11 @@
  */
 #include <errno.h>
 
+#include "proxy/h2_link.h"
 #include "proxy/track.h"
 #include "proxy/worker_priv.h"
+
+static const struct str alpn_http1 = { "\x08http/1.1", 9 }, alpn_h2 = { "\x02h2", 3 };
 
 #define RETRY_PAUSE_NS 1000000000ull /* or `timeout connect`, when that is shorter */
 
@@ -23,7 +26,7 @@ static void back_event(struct conn *c)
 	stream_run(st);
 }
 
-static void stream_attach_conn(struct stream *st, struct conn *c)
+void stream_attach_conn(struct stream *st, struct conn *c)
 {
 	struct server_worker *sw = &st->srv->w[st->w->o.index];
 
@@ -50,38 +53,32 @@ static bool is_idempotent(const struct http_msg *req)
 	}
 }
 
+/* Tunnels and upgrades are asked of servers in HTTP/1 only, but for WebSockets. */
+static bool is_http1_only(const struct stream *st)
+{
+	return (st->flags & STREAM_UPGRADE && !h2_link_takes_websocket(st)) ||
+	       st->req.method == HTTP_METHOD_CONNECT;
+}
+
 /*
  * A connection that waits may be used when the request can be sent again should it turn out dead.
  * `http-reuse safe`: otherwise only for a client that has seen an answer and so knows how to retry.
  */
 static bool may_reuse(const struct stream *st)
 {
-	if (st->flags & (STREAM_IS_TCP | STREAM_RESENT | STREAM_UPGRADE) ||
-	    st->req.method == HTTP_METHOD_CONNECT || !st->srv_conf)
+	if (st->flags & (STREAM_IS_TCP | STREAM_RESENT) || is_http1_only(st) || !st->srv_conf)
 		return false;
 	if (st->be->http_reuse == REUSE_ALWAYS || st->be->http_reuse == REUSE_NEVER)
 		return true;
 	return is_idempotent(&st->req) || st->cl->n_requests > 0;
 }
 
-static struct conn *take_idle(struct stream *st)
-{
-	struct client *cl = st->cl;
-	struct conn *c;
+/* --- what a connection is made with --------------------------------------------------------------------- */
 
-	if (!may_reuse(st))
-		return NULL;
-	if (st->be->http_reuse != REUSE_NEVER)
-		return idle_get(st->srv, st->srv_conf, st->w->o.index);
-	c = cl->own;
-	if (!c || cl->own_srv != st->srv)
-		return NULL;
-	cl->own = NULL;
-	if (conn_is_reusable(c))
-		return c;
-	conn_close(c, false);
-	return NULL;
-}
+struct dial_plan {
+	struct dial_opts opts;
+	struct addr to, from;
+};
 
 static struct str dial_proxy_header(struct stream *st)
 {
@@ -120,41 +117,164 @@ static bool dial_target(struct stream *st, struct dial_opts *o, struct addr *to)
 	return true;
 }
 
-static int dial(struct stream *st)
+static void dial_source(struct stream *st, struct dial_plan *p)
 {
 	const struct conf_proxy *be = st->be;
-	struct dial_opts o = { .nodelay = true };
-	struct addr to, from = be->source;
+
+	p->from = be->source;
+	p->opts.interface = be->source_interface;
+	if (be->source_client || (be->options & CONF_OPT(TRANSPARENT))) {
+		p->from = st->src.sa.sa_family ? st->src : st->front.conn->peer;
+		if (!be->source_client_port)
+			addr_set_port(&p->from, 0);
+		p->opts.transparent = true;
+	}
+	p->opts.from = p->from.sa.sa_family ? &p->from : NULL;
+}
+
+/* Everything but the address. */
+static void dial_plan(struct stream *st, struct dial_plan *p)
+{
+	const struct conf_proxy *be = st->be;
+	struct dial_opts *o = &p->opts;
+
+	memset(p, 0, sizeof(*p));
+	o->nodelay = true;
+	o->keepalive = be->options & (CONF_OPT(TCPKA) | CONF_OPT(SRVTCPKA));
+	dial_source(st, p);
+	if (st->srv_conf && st->snap->tls && st->snap->tls[be->index])
+		o->tls = st->srv_conf->is_ssl
+				 ? st->snap->tls[be->index][st->srv_conf->pos_in_backend]
+				 : NULL;
+	if (o->tls && st->srv_conf->sni)
+		o->sni = expr_eval_str(st->srv_conf->sni, stream_subject(st));
+	if (o->tls && !(st->flags & STREAM_IS_TCP) && is_http1_only(st) &&
+	    st->srv_conf->tls.alpn_len)
+		o->alpn = alpn_http1;
+	else if (o->tls && st->srv_conf->ws == WS_H2 && h2_link_takes_websocket(st))
+		o->alpn = alpn_h2;
+	o->proxy_header = dial_proxy_header(st);
+}
+
+/* Nothing distinguishes a connection to this server from another: the usual case. */
+static bool is_plain(const struct stream *st)
+{
+	const struct conf_server *cs = st->srv_conf;
+	const struct conf_proxy *be = st->be;
+
+	return cs && !cs->is_ssl && !cs->send_proxy && cs->ep.port && !cs->ep.port_offset_sign &&
+	       !be->source.sa.sa_family && !be->source_interface && !be->source_client &&
+	       !(be->options & CONF_OPT(TRANSPARENT));
+}
+
+static uint64_t hash_addr(const struct addr *a, uint64_t seed)
+{
+	uint8_t bytes[16];
+
+	addr_to_v6_mapped(a, bytes);
+	return str_hash(str_make((const char *)bytes, sizeof(bytes)), seed + addr_port(a));
+}
+
+/*
+ * What makes a connection fit for those only who want the same: TLS by which settings and with which name,
+ * whose address it carries in a PROXY header or as its source, which port was asked for. The seed is the
+ * worker's secret, because clients choose names.
+ */
+static uint64_t plan_key(struct stream *st, const struct dial_plan *p)
+{
+	const struct conf_server *cs = st->srv_conf;
+	const struct dial_opts *o = &p->opts;
+	const void *what[] = { st->srv, o->tls };
+	uint64_t h = str_hash(str_make((const char *)what, sizeof(what)), st->w->pool_seed);
+
+	h = str_hash(o->sni, h);
+	h = str_hash(o->proxy_header, h);
+	h = str_hash(o->interface ? str_from_cstr(o->interface) : STR_NULL, h);
+	if (o->from)
+		h = hash_addr(o->from, h);
+	if (!cs || !cs->ep.port || cs->ep.port_offset_sign)
+		h = hash_addr(conn_local_addr(st->front.conn), h);
+	return h ? h : 1;
+}
+
+static struct conn *take_idle(struct stream *st, uint64_t key)
+{
+	struct client *cl = st->cl;
+	struct conn *c;
+
+	if (st->be->http_reuse != REUSE_NEVER)
+		return idle_get(st->srv, st->srv_conf, st->w->o.index, key);
+	c = cl->own;
+	if (!c || cl->own_srv != st->srv)
+		return NULL;
+	cl->own = NULL;
+	if (c->pool_key == key && conn_is_reusable(c))
+		return c;
+	conn_close(c, false);
+	return NULL;
+}
+
+/* A connection that has carried other requests, or a place on one that does. */
+static bool take_kept(struct stream *st, uint64_t key)
+{
+	struct conn *c;
+
+	if (st->be->http_reuse != REUSE_NEVER && h2_link_join(st, key))
+		return true;
+	c = take_idle(st, key);
+	if (!c)
+		return false;
+	if (h2_link_is(c))
+		return h2_link_use(st, c);
+	stream_attach_conn(st, c);
+	return true;
+}
+
+static int dial(struct stream *st, struct dial_plan *p, uint64_t key)
+{
 	struct conn *c;
 	int r;
 
-	memset(&to, 0, sizeof(to));
-	if (!dial_target(st, &o, &to))
+	if (!dial_target(st, &p->opts, &p->to))
 		return -EHOSTUNREACH;
-	o.keepalive = be->options & (CONF_OPT(TCPKA) | CONF_OPT(SRVTCPKA));
-	o.interface = be->source_interface;
-	if (be->source_client || (be->options & CONF_OPT(TRANSPARENT))) {
-		from = st->src.sa.sa_family ? st->src : st->front.conn->peer;
-		if (!be->source_client_port)
-			addr_set_port(&from, 0);
-		o.transparent = true;
-	}
-	o.from = from.sa.sa_family ? &from : NULL;
-	if (st->srv_conf && st->snap->tls && st->snap->tls[be->index])
-		o.tls = st->srv_conf->is_ssl
-				? st->snap->tls[be->index][st->srv_conf->pos_in_backend]
-				: NULL;
-	if (o.tls && st->srv_conf->sni)
-		o.sni = expr_eval_str(st->srv_conf->sni, stream_subject(st));
-	o.proxy_header = dial_proxy_header(st);
 	ctr_add(&st->srv_ctr->connects, 1);
 	ctr_add(&st->be_ctr->connects, 1);
-	r = conn_dial(&st->w->net, &o, &c);
+	r = conn_dial(&st->w->net, &p->opts, &c);
 	if (r)
 		return r;
 	c->uses = 0;
+	c->pool_key = key;
+	c->closes_hard = st->be->options & CONF_OPT(NOLINGER);
 	stream_attach_conn(st, c);
 	return 0;
+}
+
+/* A kept connection (1), or a new one that is under way (0), or -errno. */
+static int get_conn(struct stream *st)
+{
+	bool is_simple = is_plain(st), may_keep = may_reuse(st);
+	struct dial_plan p;
+	uint64_t key = 0;
+
+	if (!is_simple) {
+		dial_plan(st, &p);
+		key = plan_key(st, &p);
+	}
+	/* With `ws` they may speak something else than the server's other connections. */
+	if (h2_link_takes_websocket(st))
+		key = str_hash(STR("websocket"), key);
+	if (may_keep && take_kept(st, key)) {
+		st->flags |= STREAM_SRV_REUSED;
+		ctr_add(&st->srv_ctr->reuses, 1);
+		ctr_add(&st->be_ctr->reuses, 1);
+		return 1;
+	}
+	if (is_simple)
+		dial_plan(st, &p);
+	st->flags &= ~(uint32_t)STREAM_SRV_REUSED;
+	st->deadline_ns = st->be->timeout.connect ? loop_now(st->w->loop) + st->be->timeout.connect
+						  : 0;
+	return dial(st, &p, key);
 }
 
 enum step phase_connect(struct stream *st)
@@ -167,22 +287,13 @@ enum step phase_connect(struct stream *st)
 		return stream_fail(st, 'C', 0);
 	}
 	if (!c) {
-		c = take_idle(st);
-		if (c) {
-			stream_attach_conn(st, c);
-			st->flags |= STREAM_SRV_REUSED;
-			ctr_add(&st->srv_ctr->reuses, 1);
-			ctr_add(&st->be_ctr->reuses, 1);
+		r = get_conn(st);
+		if (r < 0)
+			return stream_retry_connect(st);
+		if (r) {
 			st->conn_ns = loop_now(st->w->loop);
 			return stream_go(st, PHASE_SEND);
 		}
-		st->flags &= ~(uint32_t)STREAM_SRV_REUSED;
-		st->deadline_ns = st->be->timeout.connect
-					  ? loop_now(st->w->loop) + st->be->timeout.connect
-					  : 0;
-		r = dial(st);
-		if (r)
-			return stream_retry_connect(st);
 		c = st->back.conn;
 	}
 	r = conn_advance(c);
@@ -191,12 +302,15 @@ enum step phase_connect(struct stream *st)
 	if (r)
 		return stream_retry_connect(st);
 	st->conn_ns = loop_now(st->w->loop);
+	stream_observe(st, OBSERVE_L4, true);
 	if (st->flags & STREAM_IS_TCP) {
 		if (!list_is_empty(&st->be->stick_rules))
 			track_stick_store(st);
 		stream_enter_tunnel(st);
 		return stream_go(st, PHASE_TUNNEL);
 	}
+	if (h2_link_is_wanted(st) && (is_http1_only(st) || h2_link_begin(st)))
+		return stream_fail(st, 'R', is_http1_only(st) ? 502 : 503);
 	return stream_go(st, PHASE_SEND);
 }
 
@@ -245,22 +359,27 @@ static enum step redispatch(struct stream *st)
 	return stream_go(st, PHASE_PICK);
 }
 
+static void count_retry(struct stream *st)
+{
+	st->retries_left--;
+	st->n_retries++;
+	ctr_add(&st->srv_ctr->retries, 1);
+	ctr_add(&st->be_ctr->retries, 1);
+}
+
 enum step stream_retry_connect(struct stream *st)
 {
 	uint64_t pause = RETRY_PAUSE_NS;
 	bool timed_out = st->back.conn && st->back.conn->error == CONN_ERR_TIMEOUT;
 
 	stream_drop_server_conn(st, true);
-	if (st->retries_left == 0) {
+	stream_observe(st, OBSERVE_L4, false);
+	if (st->retries_left == 0 || !(st->be->retry_on & RETRY_CONN_FAILURE)) {
 		ctr_add(&st->srv_ctr->conn_errors, 1);
 		ctr_add(&st->be_ctr->conn_errors, 1);
-		atomic_fetch_add_explicit(&st->srv->observed_errors, 1, memory_order_relaxed);
 		return stream_fail(st, timed_out ? 's' : 'S', 503);
 	}
-	st->retries_left--;
-	st->n_retries++;
-	ctr_add(&st->srv_ctr->retries, 1);
-	ctr_add(&st->be_ctr->retries, 1);
+	count_retry(st);
 	if (should_redispatch(st) || !server_is_usable(st->srv))
 		return redispatch(st);
 	if (timed_out)
@@ -297,7 +416,8 @@ bool stream_may_resend(const struct stream *st)
 	return is_idempotent(&st->req) || st->back.tx == 0;
 }
 
-enum step stream_resend(struct stream *st)
+/* Back to where nothing had been sent; the next connection is a new one. */
+static void unsend(struct stream *st)
 {
 	stream_drop_server_conn(st, true);
 	side_fini(&st->back);
@@ -306,6 +426,35 @@ enum step stream_resend(struct stream *st)
 	st->flags &= ~(uint32_t)STREAM_SRV_REUSED;
 	st->req_flow.is_active = false;
 	st->req_flow.is_done = false;
+	compress_rewind(st);
 	BUG_ON(!st->front.ops->rewind(&st->front));
+}
+
+enum step stream_resend(struct stream *st)
+{
+	unsend(st);
+	return stream_go(st, PHASE_CONNECT);
+}
+
+/*
+ * `retry-on`: only what was received as a whole, and is still here as a whole, can be sent again. An
+ * answer whose head has begun to leave cannot be taken back.
+ */
+bool stream_may_retry(const struct stream *st, uint32_t failure)
+{
+	bool is_whole = st->req.framing == HTTP_BODY_NONE || st->req_flow.src_end;
+
+	return st->be->retry_on & failure && st->retries_left && is_whole &&
+	       !(st->flags & (STREAM_NO_L7_RETRY | STREAM_RSP_STARTED | STREAM_UPGRADE)) &&
+	       !st->front.was_refilled && !st->front.big_mem && !st->front.conn->is_broken;
+}
+
+enum step stream_retry(struct stream *st)
+{
+	count_retry(st);
+	unsend(st);
+	st->flags &= ~(uint32_t)STREAM_RSP_PARSED;
+	if (should_redispatch(st) || !server_is_usable(st->srv))
+		return redispatch(st);
 	return stream_go(st, PHASE_CONNECT);
 }

@@ -2,7 +2,7 @@
 /*
  * Runs compiled rules. One function per kind of action, found in a table; a rule list is walked in
  * order until one of them is final. Final verdicts, redirects and authentication are here; edits are in
- * rules_edit.c, rules on connections and content in rules_tcp.c.
+ * rules_edit.c, rules on connections in rules_conn.c.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -11,9 +11,20 @@
 #include "proxy/track.h"
 #include "proxy/h2_client.h"
 
+static enum rule_verdict wait_at(struct stream *st, const struct conf_rule *r,
+				 enum conf_ruleset set)
+{
+	st->rule = r;
+	st->rule_set = (uint8_t)set;
+	return RULE_WAIT;
+}
+
 static void count_denied(struct stream *st, bool is_rsp)
 {
-	ctr_add(is_rsp ? &st->fe_ctr->rsp_denied : &st->fe_ctr->req_denied, 1);
+	if (is_rsp)
+		STREAM_COUNT(st, rsp_denied, 1);
+	else
+		STREAM_COUNT(st, req_denied, 1);
 	if (st->be_ctr && st->be_ctr != st->fe_ctr)
 		ctr_add(is_rsp ? &st->be_ctr->rsp_denied : &st->be_ctr->req_denied, 1);
 	if (is_rsp && st->srv_ctr)
@@ -44,9 +55,20 @@ static enum rule_verdict rule_reject(struct stream *st, const struct conf_proxy 
 				     const struct conf_rule *r, struct http_msg *m,
 				     enum step *ret_step)
 {
-	count_denied(st, m && m->flags & HTTP_MSG_RESPONSE);
+	count_denied(st, (m && m->flags & HTTP_MSG_RESPONSE) || st->phase == PHASE_TUNNEL);
 	*ret_step = stream_fail(st, 'P', 0);
 	return RULE_STEP;
+}
+
+/* The server has nothing more to say to us; what it said so far goes on its way. */
+static enum rule_verdict rule_close(struct stream *st, const struct conf_proxy *px,
+				    const struct conf_rule *r, struct http_msg *m,
+				    enum step *ret_step)
+{
+	st->back.is_cut = true;
+	st->req_flow.is_done = true;
+	st->flags &= ~(uint32_t)STREAM_SERVER_KEEP;
+	return RULE_ACCEPT;
 }
 
 static enum rule_verdict rule_tarpit(struct stream *st, const struct conf_proxy *px,
@@ -56,7 +78,7 @@ static enum rule_verdict rule_tarpit(struct stream *st, const struct conf_proxy 
 	uint64_t t = px->timeout.tarpit ? px->timeout.tarpit : px->timeout.connect;
 
 	count_denied(st, false);
-	st->rule = r;
+	wait_at(st, r, RULES_HTTP_REQUEST);
 	st->deadline_ns = loop_now(st->w->loop) + t;
 	*ret_step = stream_go(st, PHASE_TARPIT);
 	return RULE_STEP;
@@ -72,6 +94,32 @@ static enum rule_verdict rule_silent_drop(struct stream *st, const struct conf_p
 
 	setsockopt(cl->conn->ev.fd, SOL_IP, IP_TTL, &one, sizeof(one));
 	setsockopt(cl->conn->ev.fd, SOL_IPV6, IPV6_UNICAST_HOPS, &one, sizeof(one));
+	count_denied(st, false);
+	if (cl->mux)
+		h2_client_drop(cl);
+	stream_kill(st, 'P');
+	*ret_step = STEP_GONE;
+	return RULE_STEP;
+}
+
+/* Nothing of ours could reach the client's kernel any more, for its acknowledgements do not reach us. */
+static enum rule_verdict rule_xdp_drop(struct stream *st, const struct conf_proxy *px,
+				       const struct conf_rule *r, struct http_msg *m,
+				       enum step *ret_step)
+{
+	ban_client(client_session(st->cl), r->ban);
+	return rule_silent_drop(st, px, r, m, ret_step);
+}
+
+/* Like every other connection of the client, whose next packet XDP answers. */
+static enum rule_verdict rule_xdp_reset(struct stream *st, const struct conf_proxy *px,
+					const struct conf_rule *r, struct http_msg *m,
+					enum step *ret_step)
+{
+	struct client *cl = client_session(st->cl);
+
+	ban_client(cl, r->ban);
+	cl->conn->closes_hard = true;
 	count_denied(st, false);
 	if (cl->mux)
 		h2_client_drop(cl);
@@ -114,8 +162,17 @@ static struct str redirect_location(struct stream *st, const struct conf_redirec
 {
 	struct str to = logfmt_eval_str(rd->to, stream_subject(st)), path;
 
-	if (!to.p || rd->kind == REDIRECT_LOCATION)
+	if (!to.p || (rd->kind == REDIRECT_LOCATION && !rd->keep_query))
 		return to;
+	if (rd->kind == REDIRECT_LOCATION) {
+		size_t q = str_find_char(st->req.path, '?');
+		bool joins = str_find_char(to, '?') != SIZE_MAX;
+
+		if (q == SIZE_MAX || q + 1 == st->req.path.len)
+			return to;
+		return arena_printf(&st->arena, STR_FMT "%s" STR_FMT, STR_ARG(to),
+				    joins ? "&" : "?", STR_ARG(str_from(st->req.path, q + 1)));
+	}
 	path = redirect_path(st, rd);
 	if (!path.p)
 		return path;
@@ -144,28 +201,26 @@ static enum rule_verdict rule_redirect(struct stream *st, const struct conf_prox
 				       enum step *ret_step)
 {
 	const struct conf_redirect *rd = r->redirect;
-	struct str location = redirect_location(st, rd), headers;
+	struct str location = redirect_location(st, rd);
 
 	if (rd->ignore_empty && location.p && !location.len)
 		return RULE_NEXT;
 	stream_blame(st, 'L');
 	ctr_add(&st->fe_ctr->intercepted, 1);
 	if (!location.p || !is_clean_value(location)) {
-		ctr_add(&st->fe_ctr->failed_rewrites, 1);
+		STREAM_COUNT(st, failed_rewrites, 1);
 		*ret_step = stream_answer_status(st, 500);
 		return RULE_STEP;
 	}
-	headers = arena_printf(&st->arena, "location: " STR_FMT "\r\n%s%s%s%s", STR_ARG(location),
-			       rd->code == 302 || rd->code == 303 || rd->code == 307
-				       ? "cache-control: no-cache\r\n"
-				       : "",
-			       rd->set_cookie ? "set-cookie: " : "",
-			       rd->set_cookie ? rd->set_cookie : "", rd->set_cookie ? "\r\n" : "");
-	if (!headers.p) {
-		*ret_step = stream_fail(st, 'R', 500);
-		return RULE_STEP;
-	}
-	*ret_step = stream_answer_text(st, rd->code ? rd->code : 302, headers, STR(""), STR(""));
+	answer_new(st, rd->code);
+	answer_field(st, "location", location);
+	if (rd->code == 302 || rd->code == 303 || rd->code == 307)
+		answer_field(st, "cache-control", STR("no-cache"));
+	if (rd->cookie_fmt)
+		answer_field(st, "set-cookie", logfmt_eval_str(rd->cookie_fmt, stream_subject(st)));
+	if (rd->set_cookie)
+		answer_field(st, "set-cookie", str_from_cstr(rd->set_cookie));
+	*ret_step = answer_send(st);
 	return RULE_STEP;
 }
 
@@ -174,20 +229,16 @@ static enum rule_verdict rule_auth(struct stream *st, const struct conf_proxy *p
 				   enum step *ret_step)
 {
 	bool is_proxy = st->req.scheme.len > 0;
-	struct str headers, body;
-	const char *realm = r->name ? r->name : px->name;
+	struct str challenge = arena_printf(&st->arena, "Basic realm=\"%s\"",
+					    r->name ? r->name : px->name);
 
-	stream_blame(st, 'P');
-	headers = arena_printf(&st->arena, "%s: Basic realm=\"%s\"\r\ncache-control: no-cache\r\n",
-			       is_proxy ? "proxy-authenticate" : "www-authenticate", realm);
-	body = STR("<html><body><h1>401 Unauthorized</h1>\nYou need a valid user and password to "
-		   "access "
-		   "this content.\n</body></html>\n");
-	if (!headers.p)
+	if (!challenge.p) {
 		*ret_step = stream_fail(st, 'R', 500);
-	else
-		*ret_step = stream_answer_text(st, is_proxy ? 407 : 401, headers, STR("text/html"),
-					       body);
+		return RULE_STEP;
+	}
+	answer_of_status(st, is_proxy ? 407 : 401);
+	answer_field(st, is_proxy ? "proxy-authenticate" : "www-authenticate", challenge);
+	*ret_step = answer_send(st);
 	return RULE_STEP;
 }
 
@@ -233,13 +284,50 @@ static enum rule_verdict rule_use_service(struct stream *st, const struct conf_p
 	return RULE_STEP;
 }
 
+static enum rule_verdict rule_disable_l7_retry(struct stream *st, const struct conf_proxy *px,
+					       const struct conf_rule *r, struct http_msg *m,
+					       enum step *ret_step)
+{
+	st->flags |= STREAM_NO_L7_RETRY;
+	return RULE_NEXT;
+}
+
+/* Its place in the queues; what is out of range is the nearest value that is not. */
+static enum rule_verdict rule_priority(struct stream *st, const struct conf_proxy *px,
+				       const struct conf_rule *r, struct http_msg *m,
+				       enum step *ret_step)
+{
+	bool is_class = r->action == ACTION_SET_PRIORITY_CLASS;
+	int64_t max = is_class ? PRIO_CLASS_MAX : PRIO_OFFSET_MS_MAX;
+	struct sample s;
+
+	if (expr_eval(r->expr, stream_subject(st), &s) || sample_cast(&s, SAMPLE_SINT, &st->arena))
+		return RULE_NEXT;
+	s.sint = s.sint > max ? max : s.sint < -max ? -max : s.sint;
+	if (is_class)
+		st->q.prio_class = (int16_t)s.sint;
+	else
+		st->q.prio_offset = (int32_t)s.sint;
+	return RULE_NEXT;
+}
+
 static rule_fn *const actions[ACTION_COUNT] = {
+	[ACTION_SET_MARK] = rule_mark,
+	[ACTION_SET_TOS] = rule_mark,
+	[ACTION_WAIT_FOR_BODY] = rule_wait_for_body,
+	[ACTION_PAUSE] = rule_pause,
+	[ACTION_SET_PRIORITY_CLASS] = rule_priority,
+	[ACTION_SET_PRIORITY_OFFSET] = rule_priority,
+	[ACTION_DISABLE_L7_RETRY] = rule_disable_l7_retry,
 	[ACTION_ACCEPT] = rule_allow,
 	[ACTION_ALLOW] = rule_allow,
 	[ACTION_DENY] = rule_deny,
 	[ACTION_REJECT] = rule_reject,
+	[ACTION_CLOSE] = rule_close,
 	[ACTION_TARPIT] = rule_tarpit,
 	[ACTION_SILENT_DROP] = rule_silent_drop,
+	[ACTION_XDP_DROP] = rule_xdp_drop,
+	[ACTION_XDP_RESET] = rule_xdp_reset,
 	[ACTION_RETURN] = rule_return,
 	[ACTION_REDIRECT] = rule_redirect,
 	[ACTION_AUTH] = rule_auth,
@@ -268,6 +356,7 @@ static rule_fn *const actions[ACTION_COUNT] = {
 	[ACTION_TRACK_SC] = rule_track,
 	[ACTION_SC_INC_GPC] = rule_sc_inc,
 	[ACTION_SC_SET_GPT] = rule_sc_set,
+	[ACTION_EDIT_PATTERN] = rule_pattern,
 	[ACTION_SET_LOG_LEVEL] = rule_set_log_level,
 	[ACTION_SET_TIMEOUT] = rule_set_timeout,
 	[ACTION_USE_SERVICE] = rule_use_service,
@@ -277,8 +366,9 @@ static enum rule_verdict run_rules(struct stream *st, const struct conf_proxy *p
 				   enum conf_ruleset set, struct http_msg *m, bool may_wait,
 				   enum step *ret_step)
 {
-	/* Where it stopped to wait: what stands before has had its effect. */
-	const struct conf_rule *resume = set == RULES_TCP_CONTENT ? st->rule : NULL;
+	/* Where it stopped to wait: what stands before has had its effect, the condition of an action too. */
+	const struct conf_rule *resume = st->rule && st->rule_set == set ? st->rule : NULL;
+	bool is_action = resume && st->wait_until_ns;
 	struct list *pos;
 
 	list_for_each(pos, &px->rules[set]) {
@@ -291,16 +381,19 @@ static enum rule_verdict run_rules(struct stream *st, const struct conf_proxy *p
 			continue;
 		if (resume)
 			resume = st->rule = NULL;
-		c = r->cond ? cond_eval(r->cond, stream_subject(st)) : 1;
-		if (c == -EAGAIN && may_wait) {
-			st->rule = r;
-			return RULE_WAIT;
-		}
+		c = r->cond && !is_action ? cond_eval(r->cond, stream_subject(st)) : 1;
+		is_action = false;
+		if (c == -EAGAIN && may_wait)
+			return wait_at(st, r, set);
 		if (c <= 0 || !run)
 			continue;
 		v = run(st, px, r, m, ret_step);
-		if (v != RULE_NEXT)
-			return v;
+		if (v == RULE_NEXT)
+			continue;
+		if (v == RULE_WAIT)
+			return wait_at(st, r, set);
+		st->last_rule = r;
+		return v;
 	}
 	return RULE_NEXT;
 }
@@ -310,45 +403,17 @@ enum rule_verdict rules_run_http(struct stream *st, const struct conf_proxy *px,
 {
 	struct http_msg *m = set == RULES_HTTP_REQUEST ? &st->req : &st->rsp;
 
+	if (set == RULES_HTTP_AFTER_RESPONSE && st->flags & STREAM_ANSWERS)
+		m = st->local.msg;
 	return run_rules(st, px, set, m, false, ret_step);
 }
 
 enum rule_verdict rules_run_tcp(struct stream *st, const struct conf_proxy *px,
 				enum conf_ruleset set, enum step *ret_step)
 {
-	struct http_msg *m = st->flags & STREAM_REQ_PARSED ? &st->req : NULL;
-	bool may_wait = !(st->flags & STREAM_PAYLOAD_FINAL) && !m;
+	bool is_rsp = set == RULES_TCP_RESPONSE;
+	struct http_msg *m = !(st->flags & STREAM_REQ_PARSED) ? NULL : is_rsp ? &st->rsp : &st->req;
+	bool may_wait = !(st->flags & (is_rsp ? STREAM_RSP_FINAL : STREAM_PAYLOAD_FINAL)) && !m;
 
 	return run_rules(st, px, set, m, may_wait, ret_step);
-}
-
-/* Connection and session rules know no stream: only verdicts and variables make sense there. */
-bool rules_admit(struct client *cl, enum conf_ruleset set)
-{
-	struct subject s;
-	struct list *pos;
-	bool ok = true;
-
-	subject_of_client(cl, loop_scratch(cl->w->loop), &s);
-	list_for_each(pos, &cl->fe->rules[set]) {
-		const struct conf_rule *r = list_entry(pos, struct conf_rule, link);
-		struct sample v;
-
-		if (r->cond && cond_eval(r->cond, &s) <= 0)
-			continue;
-		if (r->action == ACTION_ACCEPT || r->action == ACTION_ALLOW)
-			break;
-		track_client_rule(cl, r, &s);
-		if (r->action == ACTION_EXPECT_PROXY)
-			conn_expect_proxy(cl->conn);
-		if (r->action == ACTION_SET_VAR && !expr_eval(r->expr, &s, &v) &&
-		    subject_var_set(&s, (enum var_scope)r->var_scope, r->var_id, &v))
-			ctr_add(&cl->w->ctr->alloc_failures, 1);
-		if (r->action == ACTION_REJECT || r->action == ACTION_SILENT_DROP) {
-			ok = false;
-			break;
-		}
-	}
-	cl->vars = s.vars[VAR_SESS];
-	return ok;
 }

@@ -5,12 +5,13 @@
  */
 #include <errno.h>
 
+#include "proxy/facts.h"
 #include "proxy/worker_priv.h"
 
 static enum rule_verdict edit_done(struct stream *st, int r)
 {
 	if (r) {
-		ctr_add(&st->fe_ctr->failed_rewrites, 1);
+		STREAM_COUNT(st, failed_rewrites, 1);
 		if (r == -ENOMEM)
 			ctr_add(&st->w->ctr->alloc_failures, 1);
 	}
@@ -54,6 +55,29 @@ static bool name_matches(struct str name, struct str want, enum conf_match how)
 	}
 }
 
+/* Names are in lower case for the expression, as in HAProxy. */
+static enum rule_verdict del_by_regex(struct stream *st, const struct conf_rule *r,
+				      struct http_msg *m)
+{
+	size_t pairs[REGEX_PAIRS * 2];
+
+	for (unsigned i = 0; i < m->n_fields; i++) {
+		struct http_field *f = &m->fields[i];
+		struct str name;
+
+		if (f->is_removed)
+			continue;
+		name = arena_str(&st->arena, f->name);
+		if (!name.p)
+			return edit_done(st, -ENOMEM);
+		for (size_t k = 0; k < name.len; k++)
+			((char *)(uintptr_t)name.p)[k] = str_lower_char(name.p[k]);
+		if (regex_find(r->re, name, 0, pairs))
+			http_msg_del_field(m, f);
+	}
+	return RULE_NEXT;
+}
+
 enum rule_verdict rule_header_del(struct stream *st, const struct conf_proxy *px,
 				  const struct conf_rule *r, struct http_msg *m,
 				  enum step *ret_step)
@@ -64,6 +88,8 @@ enum rule_verdict rule_header_del(struct stream *st, const struct conf_proxy *px
 		http_msg_del(m, want);
 		return RULE_NEXT;
 	}
+	if (r->match == MATCH_REG)
+		return del_by_regex(st, r, m);
 	for (unsigned i = 0; i < m->n_fields; i++)
 		if (!m->fields[i].is_removed &&
 		    name_matches(m->fields[i].name, want, (enum conf_match)r->match))
@@ -320,7 +346,7 @@ enum rule_verdict rule_var(struct stream *st, const struct conf_proxy *px,
 	struct sample v = { .type = SAMPLE_STR };
 
 	if (r->action == ACTION_UNSET_VAR) {
-		vars_unset(st->subject.vars[r->var_scope], r->var_id);
+		subject_var_unset(&st->subject, (enum var_scope)r->var_scope, r->var_id);
 		return RULE_NEXT;
 	}
 	if (r->action == ACTION_SET_VAR_FMT) {
@@ -330,28 +356,18 @@ enum rule_verdict rule_var(struct stream *st, const struct conf_proxy *px,
 	} else if (expr_eval(r->expr, s, &v)) {
 		return RULE_NEXT;
 	}
-	return edit_done(
-		st, subject_var_set(&st->subject, (enum var_scope)r->var_scope, r->var_id, &v));
+	return edit_done(st, subject_var_set_if(&st->subject, (enum var_scope)r->var_scope,
+						r->var_id, r->var_conds, &v));
 }
 
+/* `capture … id n` has no length: that of the slot. */
 enum rule_verdict rule_capture(struct stream *st, const struct conf_proxy *px,
 			       const struct conf_rule *r, struct http_msg *m, enum step *ret_step)
 {
 	bool is_rsp = m && m->flags & HTTP_MSG_RESPONSE;
-	struct str **all = is_rsp ? &st->rsp_captures : &st->req_captures;
-	unsigned n = is_rsp ? st->fe->n_rsp_captures : st->fe->n_req_captures;
-	struct str v;
+	struct str v = expr_eval_str(r->expr, stream_subject(st));
 
-	if (r->index >= n)
-		return RULE_NEXT;
-	if (!*all)
-		*all = arena_zalloc(&st->arena, n * sizeof(struct str));
-	v = expr_eval_str(r->expr, stream_subject(st));
-	if (!*all)
-		return edit_done(st, -ENOMEM);
-	if (v.len)
-		(*all)[r->index] = arena_str(&st->arena, str_sub(v, 0, r->number));
-	return RULE_NEXT;
+	return edit_done(st, capture_put(st, is_rsp, r->index, v, r->number));
 }
 
 enum rule_verdict rule_addr(struct stream *st, const struct conf_proxy *px,

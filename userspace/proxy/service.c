@@ -189,19 +189,17 @@ static bool stats_may_see(struct stream *st, const struct conf_stats_page *page)
 
 static enum step stats_refuse(struct stream *st, const struct conf_stats_page *page)
 {
-	struct str headers = arena_printf(
-		&st->arena, "www-authenticate: Basic realm=\"%s\"\r\ncache-control: no-cache\r\n",
-		page->realm ? page->realm : "HAProxy Statistics");
+	struct str challenge = arena_printf(&st->arena, "Basic realm=\"%s\"",
+					    page->realm ? page->realm : "HAProxy Statistics");
 
-	ctr_add(&st->fe_ctr->req_denied, 1);
+	STREAM_COUNT(st, req_denied, 1);
 	st->flags |= STREAM_SERVICE;
 	stream_blame(st, 'P');
-	if (!headers.p)
+	if (!challenge.p)
 		return stream_fail(st, 'R', 500);
-	return stream_answer_text(
-		st, 401, headers, STR("text/html"),
-		STR("<html><body><h1>401 Unauthorized</h1>\nYou need a valid user and "
-		    "password to access this content.\n</body></html>\n"));
+	answer_of_status(st, 401);
+	answer_field(st, "www-authenticate", challenge);
+	return answer_send(st);
 }
 
 static bool stats_is_admin(struct stream *st, const struct conf_stats_page *page)
@@ -209,6 +207,26 @@ static bool stats_is_admin(struct stream *st, const struct conf_stats_page *page
 	if (!page->has_admin)
 		return false;
 	return !page->admin_if || cond_eval(page->admin_if, stream_subject(st)) > 0;
+}
+
+/* The configuration is the worker's to read: the names are copied. False: out of memory. */
+static bool stats_scopes(struct service_call *c, const struct conf_proxy *px)
+{
+	struct str all = STR("\n");
+	struct list *pos;
+
+	if (list_is_empty(&px->stats.scopes))
+		return true;
+	list_for_each(pos, &px->stats.scopes) {
+		const char *name = list_entry(pos, struct conf_stats_scope, link)->name;
+
+		all = arena_printf(&c->arena, STR_FMT "%s\n", STR_ARG(all),
+				   strcmp(name, ".") == 0 ? px->name : name);
+		if (!all.p)
+			return false;
+	}
+	c->scopes = all;
+	return true;
 }
 
 enum step service_start_stats(struct stream *st, const struct conf_proxy *px)
@@ -232,7 +250,8 @@ enum step service_start_stats(struct stream *st, const struct conf_proxy *px)
 	c->show_node = page->show_node;
 	c->show_desc = page->desc != NULL;
 	c->is_admin = stats_is_admin(st, page);
-	if (!c->uri.p || (page->desc && !c->desc.p) || (page->node && !c->node.p))
+	if (!stats_scopes(c, px) || !c->uri.p || (page->desc && !c->desc.p) ||
+	    (page->node && !c->node.p))
 		return stream_fail(st, 'R', 503);
 	return s;
 }
@@ -279,7 +298,7 @@ static enum step service_read_form(struct stream *st)
 			return stream_fail(st, 'R', 503);
 		case SIDE_BAD:
 		case SIDE_GONE:
-			ctr_add(&st->fe_ctr->req_errors, 1);
+			STREAM_COUNT(st, req_errors, 1);
 			return stream_fail(st, 'C', 400);
 		}
 	}
@@ -404,7 +423,7 @@ enum step service_timeout(struct stream *st)
 {
 	/* The form did not come, or control has not found the time. */
 	if (!st->call->is_away) {
-		ctr_add(&st->fe_ctr->req_errors, 1);
+		STREAM_COUNT(st, req_errors, 1);
 		return stream_fail(st, 'c', 408);
 	}
 	return stream_fail(st, 's', 503);

@@ -92,6 +92,7 @@ struct service_call {
 	bool is_form_too_long;
 	/* of the section that the page belongs to */
 	struct str uri, desc, node;
+	struct str scopes; /* sections that may be seen, each between two newlines; empty: all */
 	uint64_t refresh_ns;
 	bool hide_version, show_legends, show_node, show_desc;
 	bool is_admin; /* `stats admin` says yes to this request */

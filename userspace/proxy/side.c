@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-#include "proxy/h2_client.h"
+#include "proxy/h2_mux.h"
 
 void side_init(struct side *s, struct stream *st, struct conn *c)
 {
@@ -18,8 +18,8 @@ void side_init(struct side *s, struct stream *st, struct conn *c)
 	s->conn = c;
 	s->is_first_chunk = true;
 	s->active_ns = loop_now(st->w->loop);
-	if (c && c->ops == &h2_exchange_ops) {
-		s->ops = &side_h2;
+	if (c && h2_is_exchange(c)) {
+		s->ops = c->is_server_side ? &side_h2_client : &side_h2_server;
 		s->in.cap = H2_STREAM_WINDOW;
 	}
 }
@@ -67,8 +67,7 @@ void flow_start(struct flow *f, struct side *src, struct side *dst)
 	f->n = 0;
 }
 
-/* The next slices, when the last ones were all taken. FLOW_DONE stands for "go on". */
-static enum flow_result flow_read(struct flow *f)
+enum flow_result flow_read(struct flow *f)
 {
 	unsigned n = 0;
 

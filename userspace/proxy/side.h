@@ -51,6 +51,11 @@ struct side_ops {
 				     unsigned *ret_n);
 	/* All slices handed out were used; their memory may be filled again. */
 	void (*release)(struct side *s);
+	/*
+	 * What is here of the body, without its framing; p NULL: nothing, or some of it has been thrown away. Valid until
+	 * release().
+	 */
+	struct str (*peek_body)(struct side *s);
 	/* Starts the body over from what was read together with the head. False: it is gone. */
 	bool (*rewind)(struct side *s);
 	/*
@@ -58,8 +63,6 @@ struct side_ops {
 	 * to the loop. 0, -ENOBUFS.
 	 */
 	int (*write_head)(struct side *s, struct http_msg *msg, enum h1_connection conn);
-	/* Heads and text that are ready made (error files, 100 Continue): the same rule. */
-	void (*write_raw)(struct side *s, struct str text, enum http_framing framing);
 	/*
 	 * Sends head, slices, and with `is_end` the end of the message. Returns the bytes of the slices
 	 * that were taken; the rest must be offered again, unchanged. -EPIPE and others: broken.
@@ -86,6 +89,7 @@ struct side {
 	struct conn *conn; /* NULL: not there (yet) */
 	void *mux; /* a multiplexing codec's own; NULL for h1 */
 	struct http_msg *msg; /* whose body is read */
+	struct h1_peek *peek; /* side_h1.c: a chunked body that was looked at */
 	/* reading */
 	struct window in;
 	char *head_mem; /* of the worker's head buffers; NULL: none */
@@ -98,6 +102,7 @@ struct side {
 	bool was_refilled; /* body bytes have been overwritten: no rewind */
 	bool was_filled_up; /* the last recv filled all the room */
 	bool is_read_closed; /* end of stream seen */
+	bool is_cut; /* what is not read yet is not wanted: the body ends here */
 	bool keeps; /* body bytes stay in the window until a rewind */
 	/* writing */
 	struct str prefix; /* head, in the worker's scratch */
@@ -151,6 +156,8 @@ struct flow {
 };
 
 void flow_start(struct flow *f, struct side *src, struct side *dst);
+/* The next slices, when the last ones were all taken. FLOW_DONE stands for "go on". For other pumps. */
+enum flow_result flow_read(struct flow *f);
 enum flow_result flow_pump(struct flow *f);
 
 #endif

@@ -56,6 +56,8 @@ static ssize_t h1_fill(struct side *s)
 	ssize_t n;
 	int r;
 
+	if (unlikely(s->is_cut))
+		return 0;
 	if (!s->conn->can_read)
 		return -EAGAIN;
 	r = h1_make_room(s);
@@ -209,6 +211,62 @@ static void h1_side_release(struct side *s)
 	s->in.head = s->in.parsed;
 }
 
+/* A chunked body put together, as far as it was looked at. */
+struct h1_peek {
+	struct h1_body body;
+	uint32_t at, len; /* in the window; of mem */
+	char mem[]; /* as large as the window */
+};
+
+static struct str h1_peek_chunks(struct side *s)
+{
+	struct http_msg trailers = { 0 }; /* the reader keeps them */
+	struct window *w = &s->in;
+	struct h1_peek *p = s->peek;
+	struct str data;
+	size_t used;
+
+	if (!p) {
+		p = s->peek = arena_alloc(&s->st->arena, sizeof(*p) + w->cap - w->base);
+		if (!p) {
+			ctr_add(&s->st->w->ctr->alloc_failures, 1);
+			return STR_NULL;
+		}
+		h1_body_init(&p->body, s->msg);
+		p->at = w->base;
+		p->len = 0;
+	}
+	while (h1_body_next(&p->body, &trailers, str_make(w->mem + p->at, w->tail - p->at), &used,
+			    &data) == H1_BODY_DATA) {
+		p->at += (uint32_t)used;
+		memcpy(p->mem + p->len, data.p, data.len);
+		p->len += (uint32_t)data.len;
+	}
+	p->at += (uint32_t)used;
+	return str_make(p->mem, p->len);
+}
+
+static struct str h1_side_peek_body(struct side *s)
+{
+	const struct window *w = &s->in;
+	uint32_t len = w->tail - w->base;
+
+	if (!s->in_body || !s->msg || !w->mem || s->was_refilled || s->big_mem)
+		return STR_NULL;
+	switch ((enum http_framing)s->body.framing) {
+	case HTTP_BODY_LENGTH:
+		if (len > s->msg->content_length)
+			len = (uint32_t)s->msg->content_length;
+		return str_make(w->mem + w->base, len);
+	case HTTP_BODY_CHUNKED:
+		return h1_peek_chunks(s);
+	case HTTP_BODY_CLOSE:
+		return str_make(w->mem + w->base, len);
+	default:
+		return STR_NULL;
+	}
+}
+
 static bool h1_side_rewind(struct side *s)
 {
 	if (s->was_refilled || s->big_mem)
@@ -238,13 +296,6 @@ static int h1_side_write_head(struct side *s, struct http_msg *msg, enum h1_conn
 	s->is_end_sent = false;
 	s->chunk_left = 0;
 	return 0;
-}
-
-static void h1_side_write_raw(struct side *s, struct str text, enum http_framing framing)
-{
-	s->prefix = text;
-	s->out_framing = (uint8_t)framing;
-	s->out_msg = NULL;
 }
 
 #define IOV_MAX_SIDE (SIDE_SLICES + 4)
@@ -427,9 +478,9 @@ const struct side_ops side_h1 = {
 	.start_body = h1_side_start_body,
 	.read_body = h1_side_read_body,
 	.release = h1_side_release,
+	.peek_body = h1_side_peek_body,
 	.rewind = h1_side_rewind,
 	.write_head = h1_side_write_head,
-	.write_raw = h1_side_write_raw,
 	.write = h1_side_write,
 	.shut_write = h1_side_shut_write,
 	.reset = h1_side_reset,

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The client's side of a stream that came over HTTP/2 (contract: side.h; connection: h2_client.h). Input
+ * A side that speaks HTTP/2, the client's or the server's (contract: side.h; connection: h2_mux.h). Input
  * is put into the side's window by the connection; it is linear: what was used is thrown out when slices
  * are released, and only then is the peer's window opened again. Output goes through the session into
  * the connection's buffer; `prefix` is a mark that something of this exchange has not got that far.
  */
 #include <errno.h>
 
-#include "proxy/h2_client.h"
+#include "proxy/h2_link.h"
 
 static const struct str not_out_yet = { "h2", 2 };
 
-static int h2_side_read_head(struct side *s, struct http_msg *msg)
+/* on_request() has read it. */
+static int read_request_head(struct side *s, struct http_msg *msg)
 {
 	struct h2_exchange *ex = h2_exchange_of(s);
 
@@ -21,7 +22,6 @@ static int h2_side_read_head(struct side *s, struct http_msg *msg)
 		s->head.error = ex->head_error;
 		return -EBADMSG;
 	}
-	/* on_request() read it. */
 	return 1;
 }
 
@@ -78,7 +78,12 @@ static void h2_side_release(struct side *s)
 	s->was_refilled = true;
 	ex->unread -= used;
 	h2_stream_consumed(&ex->h2, used);
-	h2_work_later(ex->hc);
+	h2_mux_work_later(ex->mux);
+}
+
+static struct str h2_side_peek_body(struct side *s)
+{
+	return s->was_refilled || !s->in.mem ? STR_NULL : str_make(s->in.mem, s->in.tail);
 }
 
 static bool h2_side_rewind(struct side *s)
@@ -100,40 +105,6 @@ static int h2_side_write_head(struct side *s, struct http_msg *msg, enum h1_conn
 	return 0;
 }
 
-/* Answers of our own are HTTP/1 text: taken apart again. A file of the operator's may be anything. */
-static void h2_side_write_raw(struct side *s, struct str text, enum http_framing framing)
-{
-	struct h2_exchange *ex = h2_exchange_of(s);
-	struct stream *st = s->st;
-	struct http_msg *m = &ex->raw_msg;
-	struct h1_head head = { 0 };
-	int n = http_msg_init(m, &st->arena, st->req.max_fields ? st->req.max_fields : 101);
-
-	if (!n)
-		n = h1_read_response(&head, text, m,
-				     st->flags & STREAM_REQ_PARSED
-					     ? (enum http_method)st->req.method
-					     : HTTP_METHOD_GET);
-	if (n <= 0) {
-		http_msg_reset(m);
-		m->flags = HTTP_MSG_RESPONSE;
-		m->status = st->status ? st->status : 500;
-		n = (int)text.len;
-	}
-	ex->raw = str_from(text, (size_t)n);
-	ex->is_raw = m->status >= 200;
-	if (m->framing == HTTP_BODY_LENGTH && m->content_length != ex->raw.len) {
-		m->framing = HTTP_BODY_CHUNKED;
-		m->content_length = 0;
-	}
-	if (m->framing == HTTP_BODY_NONE)
-		ex->raw = STR("");
-	ex->head = m;
-	s->prefix = not_out_yet;
-	s->out_framing = m->framing;
-	s->out_msg = NULL;
-}
-
 static bool head_has_body(const struct http_msg *m)
 {
 	return m->framing != HTTP_BODY_NONE &&
@@ -142,20 +113,17 @@ static bool head_has_body(const struct http_msg *m)
 
 static int send_head(struct side *s, struct h2_exchange *ex)
 {
-	const struct http_msg *m = ex->head;
+	struct http_msg *m = ex->head;
 	int r;
 
 	if (!m)
 		return 0;
-	/* The answer to a key that our client did not send. */
-	if (ex->is_websocket && m->status == 101)
-		http_msg_del((struct http_msg *)(uintptr_t)m, STR("sec-websocket-accept"));
-	r = h2_stream_respond(&ex->h2, m, head_has_body(m));
+	r = ex->mux->send_head(ex, m, head_has_body(m));
 	if (r)
 		return r;
 	ex->head = NULL;
 	s->tx += 9 + 3 + m->n_fields;
-	if (m->status < 200 && m->status != 101)
+	if (ex->conn.is_server_side && m->status < 200 && m->status != 101)
 		s->prefix = STR_NULL;
 	return 0;
 }
@@ -183,15 +151,15 @@ static void offer_taken(struct offer *o, size_t k)
 
 static ssize_t write_offer(struct side *s, struct h2_exchange *ex, struct offer *o)
 {
-	struct h2_conn *hc = ex->hc;
+	struct h2_mux *m = ex->mux;
 	size_t total = 0;
 
 	for (;;) {
 		ssize_t k;
 
-		if (!h2_need_out(hc))
+		if (!h2_mux_need_out(m))
 			return -ENOMEM;
-		k = h2_stream_write(&ex->h2, &hc->out, o->slices + o->i, o->n - o->i, o->is_end,
+		k = h2_stream_write(&ex->h2, &m->out, o->slices + o->i, o->n - o->i, o->is_end,
 				    s->out_msg);
 		if (k < 0)
 			return k;
@@ -201,13 +169,13 @@ static ssize_t write_offer(struct side *s, struct h2_exchange *ex, struct offer 
 			break;
 		if (ex->h2.id && ex->h2.has_body && !h2_stream_has_window(&ex->h2))
 			break;
-		h2_flush(hc);
-		if (hc->is_dead)
+		h2_mux_flush(m);
+		if (m->is_dead)
 			return -EPIPE;
-		if (buf_room(&hc->out) < H2_PRODUCE_ROOM &&
-		    buf_len(&hc->out) > hc->out.cap - H2_PRODUCE_ROOM)
+		if (buf_room(&m->out) < H2_PRODUCE_ROOM &&
+		    buf_len(&m->out) > m->out.cap - H2_PRODUCE_ROOM)
 			break;
-		if (!k && buf_len(&hc->out))
+		if (!k && buf_len(&m->out))
 			break;
 	}
 	return (ssize_t)total;
@@ -216,25 +184,25 @@ static ssize_t write_offer(struct side *s, struct h2_exchange *ex, struct offer 
 static ssize_t h2_side_write(struct side *s, const struct str *slices, unsigned n, bool is_end)
 {
 	struct h2_exchange *ex = h2_exchange_of(s);
-	struct offer o = { .n = 0, .is_end = is_end };
+	/* What ends before a tunnel begins is the request, and its stream is the tunnel. */
+	bool is_early = ex->is_upgrade && s->out_framing != HTTP_BODY_TUNNEL;
+	struct offer o = { .n = 0, .is_end = is_end && !is_early };
 	ssize_t k;
 	int r;
 
-	if (ex->conn.is_broken || ex->hc->is_dead)
+	if (ex->conn.is_broken || ex->mux->is_dead)
 		return -EPIPE;
 	r = send_head(s, ex);
+	/* The prefix says that it was not sent; what comes before heads has to be. */
+	if (r == -EINPROGRESS)
+		h2_mux_work_later(ex->mux);
 	if (r)
-		return r;
-	if (ex->is_raw) {
-		o.is_end = true;
-		if (ex->raw.len)
-			o.slices[o.n++] = ex->raw;
-	}
+		return r == -EINPROGRESS ? 0 : r;
 	for (unsigned i = 0; i < n; i++)
 		if (slices[i].len)
 			o.slices[o.n++] = slices[i];
 	k = write_offer(s, ex, &o);
-	h2_work_later(ex->hc);
+	h2_mux_work_later(ex->mux);
 	if (k < 0)
 		return k;
 	if (k || ex->h2.out_ended)
@@ -247,10 +215,7 @@ static ssize_t h2_side_write(struct side *s, const struct str *slices, unsigned 
 	s->is_end_sent = ex->h2.out_ended;
 	if (o.i < o.n || s->prefix.len)
 		h2_wait_for_room(ex);
-	if (!ex->is_raw)
-		return k;
-	ex->raw = str_from(ex->raw, (size_t)k);
-	return 0;
+	return k;
 }
 
 /* The end of the tunnel was written as such. */
@@ -264,18 +229,24 @@ static void h2_side_reset(struct side *s)
 	h2_exchange_of(s)->conn.is_broken = true;
 }
 
-const struct side_ops side_h2 = {
-	.name = "h2",
-	.read_head = h2_side_read_head,
-	.prefetch = h2_side_prefetch,
-	.drop_head = h2_side_drop_head,
-	.start_body = h2_side_start_body,
-	.read_body = h2_side_read_body,
-	.release = h2_side_release,
-	.rewind = h2_side_rewind,
-	.write_head = h2_side_write_head,
-	.write_raw = h2_side_write_raw,
-	.write = h2_side_write,
-	.shut_write = h2_side_shut_write,
-	.reset = h2_side_reset,
-};
+/* clang-format off */
+#define SIDE_H2(read_head_of_it)                \
+	{                                       \
+		.name = "h2",                   \
+		.read_head = read_head_of_it,   \
+		.prefetch = h2_side_prefetch,   \
+		.drop_head = h2_side_drop_head, \
+		.start_body = h2_side_start_body, \
+		.read_body = h2_side_read_body, \
+		.release = h2_side_release,     \
+		.peek_body = h2_side_peek_body, \
+		.rewind = h2_side_rewind,       \
+		.write_head = h2_side_write_head, \
+		.write = h2_side_write,         \
+		.shut_write = h2_side_shut_write, \
+		.reset = h2_side_reset,         \
+	}
+/* clang-format on */
+
+const struct side_ops side_h2_client = SIDE_H2(read_request_head);
+const struct side_ops side_h2_server = SIDE_H2(h2_link_read_head);

@@ -29,6 +29,7 @@ static enum step (*const phase_run[PHASE_COUNT])(struct stream *st) = {
 	[PHASE_FE_RULES] = phase_fe_rules,
 	[PHASE_ROUTE] = phase_route,
 	[PHASE_BE_RULES] = phase_be_rules,
+	[PHASE_BE_CONTENT] = phase_be_content,
 	[PHASE_TARPIT] = phase_tarpit,
 	[PHASE_WAIT_BODY] = phase_wait_body,
 	[PHASE_PICK] = phase_pick,
@@ -203,6 +204,7 @@ static void stream_let_go(struct stream *st)
 	struct worker *w = st->w;
 
 	track_stream_end(st);
+	compress_end(st);
 	lb_dequeue(&st->q, w->o.index);
 	list_del(&st->queue_link);
 	stream_drop_server_conn(st, true);
@@ -229,11 +231,26 @@ void stream_free(struct stream *st)
 	stream_put_back(st);
 }
 
+/* The backend's histograms. Only connections that were made for the request have a time to connect. */
+static void stream_spread_time(struct stream *st, uint64_t now)
+{
+	unsigned worker = st->w->o.index;
+
+	if (!st->be_ctr || !st->be_rt)
+		return;
+	if (st->conn_ns && !(st->flags & STREAM_SRV_REUSED))
+		lb_time_add(st->be_rt, worker, LB_TIME_CONNECT, st->conn_ns - st->queue_ns);
+	if (st->rsp_ns)
+		lb_time_add(st->be_rt, worker, LB_TIME_RESPONSE, st->rsp_ns - st->conn_ns);
+	lb_time_add(st->be_rt, worker, LB_TIME_TOTAL, now - st->start_ns);
+}
+
 static void stream_count_time(struct stream *st, uint64_t now)
 {
 	uint64_t ms = 1000000;
 	struct hg_l7_counters *rows[2] = { st->be_ctr, st->srv_ctr };
 
+	stream_spread_time(st, now);
 	for (unsigned i = 0; i < 2; i++) {
 		struct hg_l7_counters *c = rows[i];
 		uint64_t q, conn, rsp, total = (now - st->start_ns) / ms;
@@ -258,13 +275,14 @@ static void stream_count_time(struct stream *st, uint64_t now)
 
 static void stream_count_bytes(struct stream *st)
 {
-	struct hg_l7_counters *rows[3] = { st->fe_ctr, st->be_ctr, st->srv_ctr };
+	struct hg_l7_counters *rows[4] = { st->fe_ctr, st->be_ctr, st->srv_ctr,
+					   listener_ctr(st->cl) };
 
 	st->bytes_in = st->front.rx - (st->front.in.tail - st->front.in.parsed);
 	if (st->flags & STREAM_IS_TCP || st->bytes_in > st->front.rx)
 		st->bytes_in = st->front.rx;
 	st->bytes_out = st->front.tx;
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < 4; i++) {
 		if (!rows[i])
 			continue;
 		ctr_add(&rows[i]->bytes_in, st->bytes_in);
@@ -318,7 +336,8 @@ static void stream_finish(struct stream *st)
 	stream_count_time(st, st->data_ns);
 	track_finish(st);
 	/* Before the server and the slots are given back: the line names them. */
-	if (!(st->flags & STREAM_NO_LOG) && (st->fe->has_log || st->log_level != 0xff))
+	if (!(st->flags & (STREAM_NO_LOG | STREAM_LOG_SENT)) &&
+	    (st->fe->has_log || st->log_level != 0xff))
 		stream_log(st);
 }
 
@@ -334,6 +353,7 @@ static bool stream_is_request_done(const struct stream *st)
 static void stream_again(struct stream *st, struct client *cl)
 {
 	struct worker *w = st->w;
+	struct proxy_snapshot *before = st->snap;
 	struct side kept = st->front;
 	struct str left = side_leftover(&kept);
 
@@ -356,6 +376,10 @@ static void stream_again(struct stream *st, struct client *cl)
 	if (stream_begin(st, cl))
 		st->phase = PHASE_END;
 	st->snap = cl->snap;
+	if (st->snap != before) { /* our pin goes with us */
+		(void)snapshot_pin(&w->view);
+		snapshot_unpin(&w->view, &before->snap);
+	}
 }
 
 enum step phase_end(struct stream *st)
@@ -371,8 +395,8 @@ enum step phase_end(struct stream *st)
 	if (st->back.conn)
 		stream_keep_server_conn(st);
 	/* A new configuration was adopted meanwhile: the next request begins with it. */
-	if (keep && side_leftover(&st->front).len && cl->snap == st->w->snap &&
-	    !st->front.big_mem) {
+	if (keep && side_leftover(&st->front).len && !st->front.big_mem &&
+	    (cl->snap == st->w->snap || client_follow(cl))) {
 		cl->n_requests++;
 		stream_again(st, cl);
 		return STEP_GO;
@@ -469,6 +493,9 @@ enum step stream_fail(struct stream *st, char cause, unsigned status)
 		/* A truncated answer must not look complete, and here a FIN would be its end. */
 		bool reset = cl->conn->is_broken || (!(st->flags & STREAM_IS_TCP) &&
 						     st->front.out_framing == HTTP_BODY_CLOSE);
+
+		/* It does not read: what is left would stay in the kernel's memory for as long as it likes. */
+		reset |= cause == 'c' && st->rsp_flow.waits_for_dst;
 
 		stream_finish(st);
 		stream_free(st);

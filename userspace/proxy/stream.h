@@ -43,6 +43,8 @@ struct client {
 	struct timer timer; /* handshake, idle, linger */
 	struct conn *own; /* http-reuse never: this client's server connection, and whose it is */
 	struct server *own_srv;
+	const struct proxy_snapshot *last_snap; /* option prefer-last-server: who served, and of which snapshot */
+	struct server *last_srv;
 	struct vars *vars; /* sess.* */
 	struct track *track; /* of connection and session rules; NULL: nothing */
 	struct arena arena; /* of vars; empty until used */
@@ -70,9 +72,16 @@ void client_close(struct client *cl, bool reset);
 void client_linger(struct client *cl);
 /* A stream to go on with: bytes are there, or may be. NULL: idle or closed. */
 struct stream *client_next_stream(struct client *cl);
+/*
+ * A new snapshot was adopted: the client goes on with that; its stream keeps a pin of its own. False: nothing
+ * changed, its address is no longer listened on or serves something else.
+ */
+bool client_follow(struct client *cl);
 /* Without a stream, and a new snapshot was adopted: goes on with that. False: closed, its address is gone. */
 bool client_rebind(struct client *cl);
 void client_set_idle(struct client *cl);
+/* Idle, and the worker drains: closes it, now or after one more answer. */
+void client_drain(struct client *cl);
 
 /* --- phases --------------------------------------------------------------------------------------- */
 
@@ -83,6 +92,7 @@ void client_set_idle(struct client *cl);
 	X(FE_RULES, 'R', "frontend rules")                    \
 	X(ROUTE, 'R', "choosing a backend")                   \
 	X(BE_RULES, 'R', "backend rules")                     \
+	X(BE_CONTENT, 'R', "inspecting content")              \
 	X(TARPIT, 'T', "held in the tarpit")                  \
 	X(WAIT_BODY, 'R', "waiting for the body")             \
 	X(PICK, 'C', "choosing a server")                     \
@@ -139,15 +149,28 @@ enum stream_flags {
 	STREAM_ALLOW_FINAL = 1 << 19, /* a rule said accept: the rest of its list is skipped */
 	STREAM_HAS_SUBJECT = 1 << 20, /* st->subject is filled */
 	STREAM_STICK_DONE = 1 << 21, /* `stick` rules have run */
+	STREAM_ANSWERS = 1 << 22, /* local.msg is what http-after-response rules see */
+	STREAM_INSPECTS_RSP = 1 << 23, /* mode tcp: the server's first bytes are held back for rules */
+	STREAM_RSP_FINAL = 1 << 24, /* of those: the time is over, or no more will come */
+	STREAM_NO_L7_RETRY = 1 << 25, /* http-request disable-l7-retry */
+	STREAM_BE_INSPECTS = 1 << 26, /* the backend's content rules have begun */
+	STREAM_LOG_SENT = 1 << 27, /* option logasap */
 	STREAM_SERVICE = 1 << 30, /* control answers: no server, and the log says so */
 };
 
 /* An answer of our own that is on its way or planned. */
 struct local_answer {
-	uint16_t status;
-	struct str head, body; /* stream arena or constant */
-	struct str rest; /* not yet written */
-	bool is_close;
+	struct http_msg *msg; /* stream arena; NULL: none, or out of memory */
+	struct str body; /* what is not yet written: stream arena, configuration or constant */
+	bool is_silent; /* an empty errorfile: the connection ends without an answer */
+};
+
+/* Time and bytes while the stream waited for its client; pace.c. */
+struct pace {
+	uint64_t waited_ns, since_ns; /* in this window; since when it waits now, 0: it does not */
+	uint64_t bytes; /* moved when the window began */
+	uint64_t acked; /* TCP: the same, as the peer's kernel said */
+	bool is_acked_known;
 };
 
 struct stream {
@@ -173,7 +196,8 @@ struct stream {
 	struct queue_entry q;
 	uint32_t flags; /* enum stream_flags */
 	uint8_t phase; /* enum stream_phase */
-	uint8_t tarpit_next;
+	uint8_t rule_set; /* enum conf_ruleset of `rule` */
+	uint8_t after_body; /* PHASE_WAIT_BODY: the next one */
 	uint16_t status; /* sent to the client, for the log; 0: none */
 	char term[4]; /* '-' until something goes wrong */
 	uint32_t n_retries, retries_left;
@@ -185,12 +209,16 @@ struct stream {
 	uint64_t timeout_server_ns, timeout_tunnel_ns,
 		timeout_client_ns; /* as configured or set by a rule */
 	uint64_t bytes_in, bytes_out;
+	struct pace pace_in, pace_out;
 	struct vars *vars_txn, *vars_req, *vars_res;
 	struct str *req_captures, *rsp_captures; /* fe->n_*_captures, or NULL */
 	struct str client_cookie, server_cookie; /* captured */
+	int64_t cookie_last, cookie_first; /* its dates, seconds; 0: none */
 	struct str srv_cookie; /* persistence cookie sent by the client, value */
 	struct str unique_id;
-	const struct conf_rule *rule; /* where evaluation stopped to wait */
+	const struct conf_rule *rule; /* where evaluation stopped to wait, or what the tarpit answers with */
+	uint64_t wait_until_ns; /* of a rule that waits; 0: none does */
+	const struct conf_rule *last_rule; /* the last one that ended its list; NULL: none */
 	struct local_answer local;
 	struct service_call *call; /* what control is asked, and its answer */
 	size_t service_at; /* sent of the first chunk of that */
@@ -198,6 +226,8 @@ struct stream {
 	struct stick_store *stores;
 	struct subject_log *log;
 	struct addr src, dst; /* set-src, set-dst; family 0: the connection's */
+	uint8_t coding; /* enum http_coding that the client is offered */
+	struct compress *compress, *compress_req; /* the response, the request is being encoded */
 	uint8_t log_level; /* 0xff: not set by a rule; 0xfe: silent */
 	char zero_end[0];
 	/* --- initialised by their own functions ------------------------------------------------------ */
@@ -205,6 +235,14 @@ struct stream {
 	struct flow req_flow, rsp_flow;
 	struct http_msg req, rsp;
 	struct subject subject;
+};
+
+/* What a list of rules, or one of them, has decided. */
+enum rule_verdict {
+	RULE_NEXT, /* evaluation goes on */
+	RULE_ACCEPT, /* the rest of the list is skipped */
+	RULE_STEP, /* *ret_step says what happens now: answered, denied, ended */
+	RULE_WAIT, /* more data may decide, or time: the same rule again on the next event */
 };
 
 /* stream.c */
@@ -229,6 +267,7 @@ bool stream_is_client_gone(const struct stream *st);
 
 /* Phases, by file. */
 enum step phase_tcp_content(struct stream *st); /* stream_tcp.c */
+enum step phase_be_content(struct stream *st);
 enum step phase_tunnel(struct stream *st);
 void stream_enter_tunnel(struct stream *st);
 enum step phase_req_head(struct stream *st); /* stream_req.c */
@@ -236,7 +275,9 @@ enum step phase_fe_rules(struct stream *st);
 enum step phase_route(struct stream *st);
 enum step phase_be_rules(struct stream *st);
 enum step phase_tarpit(struct stream *st);
-enum step phase_wait_body(struct stream *st);
+enum step stream_refuse_request(struct stream *st); /* front.head.error */
+enum step phase_wait_body(struct stream *st); /* body.c */
+enum step wait_body_timeout(struct stream *st);
 enum step phase_pick(struct stream *st); /* stream_srv.c */
 enum step phase_queue(struct stream *st);
 enum step phase_retry_wait(struct stream *st); /* retry.c */
@@ -252,6 +293,8 @@ enum step phase_end(struct stream *st); /* stream.c */
 
 /* stream_srv.c: the server side of a stream */
 void stream_drop_server_conn(struct stream *st, bool reset);
+void stream_attach_conn(struct stream *st, struct conn *c);
+void stream_detach_conn(struct stream *st); /* the connection is the caller's */
 void stream_keep_server_conn(struct stream *st); /* to the pool, or closed */
 void stream_release_server(struct stream *st); /* slot, lists, counters */
 void stream_on_turn(struct queue_entry *q, struct server *srv);
@@ -262,9 +305,30 @@ void idle_conn_event(struct conn *c);
 enum step stream_retry_connect(struct stream *st); /* connecting failed */
 bool stream_may_resend(const struct stream *st);
 enum step stream_resend(struct stream *st); /* a reused connection died before it said anything */
+bool stream_may_retry(const struct stream *st, uint32_t failure); /* enum conf_retry bit */
+enum step stream_retry(struct stream *st); /* as `retry-on` said */
+
+/* worker_mail.c: one more; the one that reaches the limit is told to control at once */
+void stream_observed_error(struct stream *st);
+/* What live traffic tells about a server, for `observe`: errors in a row. */
+static inline void stream_observe(struct stream *st, unsigned layer, bool is_good)
+{
+	if (likely(!st->srv_conf || st->srv_conf->observe != layer))
+		return;
+	if (!is_good)
+		stream_observed_error(st);
+	else if (atomic_load_explicit(&st->srv->observed_errors, memory_order_relaxed))
+		atomic_store_explicit(&st->srv->observed_errors, 0, memory_order_relaxed);
+}
 
 /* stream_rsp.c */
+/* Backend's rules, then the frontend's, on the response or the answer of our own. */
+enum rule_verdict rsp_rules(struct stream *st, enum conf_ruleset set, enum step *ret_step);
 enum flow_result stream_pump_request(struct stream *st);
+
+/* pace.c: before a stream goes to sleep, and when its timer fires */
+void pace_update(struct stream *st);
+uint64_t pace_deadline(const struct stream *st); /* loop clock; 0: none; past: too slow */
 
 /* timers.c */
 void stream_arm(struct stream *st);
@@ -274,30 +338,32 @@ void stream_on_timer(struct timer *t);
 enum step stream_answer_status(struct stream *st, unsigned status);
 enum step stream_answer_reply(struct stream *st, const struct conf_reply *r,
 			      unsigned default_status);
-enum step stream_answer_text(struct stream *st, unsigned status, struct str headers,
-			     struct str type, struct str body);
-/* A whole constant answer for a client without a stream (408 before the first byte). */
-struct str error_page(struct arena *arena, unsigned status, bool is_close);
+/*
+ * An answer in steps: one of the first two puts it into st->local, fields may be added, then it is sent.
+ * What fails on the way (memory) is remembered there: then the connection just ends.
+ */
+struct http_msg *answer_new(struct stream *st, unsigned status); /* empty; NULL: out of memory */
+void answer_of_status(struct stream *st, unsigned status); /* as the sections say, or built in */
+void answer_field(struct stream *st, const char *name, struct str value);
+enum step answer_send(struct stream *st);
 
 /* rules.c, rules_edit.c, rules_tcp.c */
-enum rule_verdict {
-	RULE_NEXT, /* evaluation goes on */
-	RULE_ACCEPT, /* the rest of the list is skipped */
-	RULE_STEP, /* *ret_step says what happens now: answered, denied, ended */
-	RULE_WAIT, /* more data may decide */
-};
 enum rule_verdict rules_run_http(struct stream *st, const struct conf_proxy *px,
 				 enum conf_ruleset set, enum step *ret_step);
 enum rule_verdict rules_run_tcp(struct stream *st, const struct conf_proxy *px,
 				enum conf_ruleset set, enum step *ret_step);
 /* Before there is a stream: connection and session rules. False: reject. */
 bool rules_admit(struct client *cl, enum conf_ruleset set);
+/* ban.c: the client's packets are denied in the kernel; it is told nothing. */
+void ban_client(struct client *cl, const struct conf_ban *ban);
 /* One edit of a header, path, variable …; rules.c's table. */
 typedef enum rule_verdict rule_fn(struct stream *st, const struct conf_proxy *px,
 				  const struct conf_rule *r, struct http_msg *m,
 				  enum step *ret_step);
 extern rule_fn rule_header_edit, rule_header_del, rule_replace_header, rule_uri_edit,
-	rule_set_status, rule_var, rule_capture, rule_addr;
+	rule_set_status, rule_pattern, rule_var, rule_capture, rule_addr,
+	rule_mark, /* rules_conn.c */
+	rule_wait_for_body, rule_pause; /* body.c: RULE_WAIT until st->wait_until_ns */
 
 /* subject.c */
 const struct subject *stream_subject(struct stream *st); /* refreshed */
@@ -312,12 +378,34 @@ enum step service_start_stats(struct stream *st, const struct conf_proxy *px);
 enum step service_timeout(struct stream *st);
 void service_cancel(struct stream *st); /* nobody waits any more */
 
+/* forward.c: X-Forwarded-For and its kin; 0 or what an edit returned */
+#define FORWARD_OPTIONS (CONF_OPT(FORWARDFOR) | CONF_OPT(ORIGINALTO) | CONF_OPT(FORWARDED))
+HG_WUR int forward_headers(struct stream *st);
+
+/* checkcache.c */
+bool rsp_leaks_cookie(const struct stream *st);
+
+/* compress.c: only where `compression` is configured */
+static inline bool stream_compresses(const struct stream *st)
+{
+	return st->fe->compression.n_algos | st->be->compression.n_algos |
+	       st->fe->compression.req_algo | st->be->compression.req_algo;
+}
+void compress_request(struct stream *st); /* chooses st->coding */
+void compress_response(struct stream *st); /* before the head is written: sets st->compress, or not */
+void compress_outgoing(struct stream *st); /* the same of the request: sets st->compress_req, or not */
+void compress_rewind(struct stream *st); /* before the request's body is read again */
+enum flow_result compress_pump(struct stream *st, struct compress *c, struct flow *f); /* in place of flow_pump() */
+void compress_end(struct stream *st);
+void compress_worker_end(struct worker *w); /* frees what the worker keeps */
+
 /* cookie.c */
 void cookie_read_request(struct stream *st); /* finds the server asked for; edits the request */
 HG_WUR int cookie_edit_response(struct stream *st);
 
 /* log.c */
 void stream_log(struct stream *st);
+void stream_log_asap(struct stream *st); /* option logasap: when the answer begins */
 void client_log_connect(struct client *cl);
 void client_log_error(struct client *cl, const char *what);
 

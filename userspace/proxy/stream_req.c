@@ -32,11 +32,11 @@ static enum step req_nothing(struct stream *st, int why)
 	return stream_go(st, PHASE_END);
 }
 
-static enum step req_refused(struct stream *st)
+enum step stream_refuse_request(struct stream *st)
 {
 	unsigned status = http_error_status((enum http_error)st->front.head.error);
 
-	ctr_add(&st->fe_ctr->req_errors, 1);
+	STREAM_COUNT(st, req_errors, 1);
 	st->term[0] = 'P';
 	st->term[1] = 'R';
 	return stream_answer_status(st, status ? status : 400);
@@ -55,10 +55,10 @@ static enum step req_incomplete(struct stream *st, int r)
 	if (r == -EBADMSG && h2_client_is_preface(st))
 		return h2_client_take_over(st);
 	if (r == -EBADMSG)
-		return req_refused(st);
+		return stream_refuse_request(st);
 	if (r == -ENOMEM)
 		return stream_fail(st, 'R', 503);
-	ctr_add(&st->fe_ctr->req_errors, 1);
+	STREAM_COUNT(st, req_errors, 1);
 	stream_blame(st, 'C');
 	return stream_answer_status(st, 400);
 }
@@ -86,6 +86,16 @@ static void req_note_captures(struct stream *st)
 	}
 }
 
+/* option http-buffer-request: the rules of a section that has it see the body. */
+static enum step req_go_rules(struct stream *st, const struct conf_proxy *px,
+			      enum stream_phase rules)
+{
+	if (likely(!(px->options & CONF_OPT(HTTP_BUFFER_REQUEST))))
+		return stream_go(st, rules);
+	st->after_body = (uint8_t)rules;
+	return stream_go(st, PHASE_WAIT_BODY);
+}
+
 enum step phase_req_head(struct stream *st)
 {
 	struct side *front = &st->front;
@@ -109,7 +119,7 @@ enum step phase_req_head(struct stream *st)
 	if (st->req.flags & HTTP_MSG_UPGRADE)
 		st->flags |= STREAM_UPGRADE;
 	front->ops->start_body(front, &st->req);
-	return stream_go(st, PHASE_FE_RULES);
+	return req_go_rules(st, st->fe, PHASE_FE_RULES);
 }
 
 /* --- frontend --------------------------------------------------------------------------------------- */
@@ -135,11 +145,72 @@ static enum step req_monitor(struct stream *st)
 	return stream_answer_status(st, 200);
 }
 
+/*
+ * Max-Forwards (RFC 9110 7.6.2): TRACE and OPTIONS go so many hops further; with none left they are answered
+ * here. A value that is no number means nothing to us and is passed on. True: *ret_step is what follows.
+ */
+static bool req_last_hop(struct stream *st, enum step *ret_step)
+{
+	const struct http_field *f = http_msg_find(&st->req, HTTP_FIELD_MAX_FORWARDS, 0);
+	bool is_options = st->req.method == HTTP_METHOD_OPTIONS;
+	struct str left;
+	uint64_t hops;
+
+	if ((!is_options && st->req.method != HTTP_METHOD_TRACE) || !f ||
+	    str_to_u64(f->value, &hops))
+		return false;
+	if (hops) {
+		left = arena_printf(&st->arena, "%llu", (unsigned long long)hops - 1);
+		if (left.p && !http_msg_set(&st->req, STR("Max-Forwards"), left))
+			return false;
+		*ret_step = stream_fail(st, 'R', 500);
+		return true;
+	}
+	st->term[0] = 'L';
+	st->term[1] = 'R';
+	/* TRACE would show what rules have added for the servers' eyes. */
+	if (!is_options)
+		answer_of_status(st, 405);
+	else
+		answer_new(st, 200);
+	answer_field(st, "allow", STR("GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS, CONNECT"));
+	*ret_step = answer_send(st);
+	return true;
+}
+
+/* option http-restrict-req-hdr-names. False: the request is refused. */
+static bool req_restrict_names(struct stream *st, const struct conf_proxy *px)
+{
+	for (unsigned i = 0; i < st->req.n_fields; i++) {
+		struct http_field *f = &st->req.fields[i];
+		bool is_plain = true;
+
+		if (f->is_removed || f->id != HTTP_FIELD_OTHER)
+			continue;
+		for (size_t k = 0; k < f->name.len; k++) {
+			char c = str_lower_char(f->name.p[k]);
+
+			is_plain &= (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+		}
+		if (is_plain)
+			continue;
+		if (px->restrict_names == RESTRICT_REJECT)
+			return false;
+		http_msg_del_field(&st->req, f);
+	}
+	return true;
+}
+
 static enum step req_rules(struct stream *st, const struct conf_proxy *px, enum stream_phase next)
 {
 	static const enum conf_ruleset sets[] = { RULES_TCP_CONTENT, RULES_HTTP_REQUEST };
 	enum step step = STEP_WAIT;
 
+	if (unlikely(px->restrict_names) && !req_restrict_names(st, px)) {
+		STREAM_COUNT(st, req_errors, 1);
+		stream_blame(st, 'P');
+		return stream_answer_status(st, 403);
+	}
 	for (unsigned i = 0; i < ARRAY_SIZE(sets); i++) {
 		enum rule_verdict v;
 
@@ -149,6 +220,8 @@ static enum step req_rules(struct stream *st, const struct conf_proxy *px, enum 
 						 : rules_run_http(st, px, sets[i], &step);
 		if (v == RULE_STEP)
 			return step;
+		if (v == RULE_WAIT)
+			return STEP_WAIT;
 		/* The whole head is here: what it does not decide, nothing will. */
 	}
 	/* Behind the rules, so that they guard the page too. */
@@ -161,14 +234,18 @@ enum step phase_fe_rules(struct stream *st)
 {
 	enum step s;
 
+	/* A rule has waited: what follows was done before the rules. */
+	if (unlikely(st->rule))
+		return req_rules(st, st->fe, PHASE_ROUTE);
 	if (st->fe->n_req_captures)
 		req_note_captures(st);
 	if (st->fe->capture_cookie || st->fe->unique_id_format)
 		stream_subject(st);
 	if (unlikely(req_is_monitor(st)))
 		return req_monitor(st);
-	s = req_rules(st, st->fe, PHASE_ROUTE);
-	return s;
+	if (unlikely(http_msg_has(&st->req, HTTP_FIELD_MAX_FORWARDS)) && req_last_hop(st, &s))
+		return s;
+	return req_rules(st, st->fe, PHASE_ROUTE);
 }
 
 /* --- route ------------------------------------------------------------------------------------------ */
@@ -224,31 +301,13 @@ enum step phase_route(struct stream *st)
 	if (!st->timeout_tunnel_ns)
 		st->timeout_tunnel_ns = st->be->timeout.tunnel;
 	if (st->flags & STREAM_IS_TCP)
-		return stream_go(st, PHASE_PICK);
+		return stream_go(st, PHASE_BE_CONTENT);
 	ctr_add(&st->be_ctr->requests, 1);
-	return stream_go(st, PHASE_BE_RULES);
+	return st->be == st->fe ? stream_go(st, PHASE_BE_RULES)
+				: req_go_rules(st, st->be, PHASE_BE_RULES);
 }
 
 /* --- backend ---------------------------------------------------------------------------------------- */
-
-static int req_add_forwarded_for(struct stream *st, const struct conf_proxy *px)
-{
-	const struct addr *src = st->src.sa.sa_family ? &st->src : &st->front.conn->peer;
-	char text[ADDR_TEXT_MAX];
-	struct str name;
-
-	if (!(px->options & CONF_OPT(FORWARDFOR)) ||
-	    (src->sa.sa_family != AF_INET && src->sa.sa_family != AF_INET6))
-		return 0;
-	if (px->has_forwardfor_except && addr_prefix_has(&px->forwardfor_except, src))
-		return 0;
-	name = px->forwardfor_header ? str_from_cstr(px->forwardfor_header)
-				     : STR("X-Forwarded-For");
-	if (px->forwardfor_if_none && http_msg_find_name(&st->req, name, 0))
-		return 0;
-	return http_msg_add(&st->req, name,
-			    str_make(text, addr_format_ip(src, text, sizeof(text))));
-}
 
 static int req_add_unique_id(struct stream *st)
 {
@@ -273,9 +332,10 @@ static int req_finish_head(struct stream *st)
 	    http_msg_has(&st->req, HTTP_FIELD_KEEP_ALIVE) ||
 	    http_msg_has(&st->req, HTTP_FIELD_PROXY_CONNECTION))
 		http_msg_strip_hop_by_hop(&st->req, st->flags & STREAM_UPGRADE);
-	if ((st->fe->options | st->be->options) & CONF_OPT(FORWARDFOR))
-		r = req_add_forwarded_for(st,
-					  st->be->options & CONF_OPT(FORWARDFOR) ? st->be : st->fe);
+	if (st->be->options & CONF_OPT(DROP_REQUEST_TRAILERS))
+		st->req.flags |= HTTP_MSG_NO_TRAILERS;
+	if ((st->fe->options | st->be->options) & FORWARD_OPTIONS)
+		r = forward_headers(st);
 	return r ? r : req_add_unique_id(st);
 }
 
@@ -289,54 +349,26 @@ enum step phase_be_rules(struct stream *st)
 	}
 	if (st->be->cookie.name)
 		cookie_read_request(st);
+	if (unlikely(stream_compresses(st)))
+		compress_request(st);
 	if (req_finish_head(st)) {
-		ctr_add(&st->fe_ctr->failed_rewrites, 1);
+		STREAM_COUNT(st, failed_rewrites, 1);
 		return stream_fail(st, 'R', 500);
 	}
-	if ((st->fe->options | st->be->options) & CONF_OPT(HTTP_BUFFER_REQUEST))
-		return stream_go(st, PHASE_WAIT_BODY);
 	return stream_go(st, PHASE_PICK);
 }
 
 enum step phase_tarpit(struct stream *st)
 {
+	const struct conf_rule *r = st->rule;
+
 	if (st->front.conn->is_broken || st->front.conn->peer_closed)
 		return stream_fail(st, 'C', 0);
 	if (loop_now(st->w->loop) < st->deadline_ns)
 		return STEP_WAIT;
 	st->term[0] = 'P';
 	st->term[1] = 'T';
-	if (st->rule && st->rule->reply)
-		return stream_answer_reply(st, st->rule->reply, 500);
+	if (r && r->reply)
+		return stream_answer_reply(st, r->reply, 500);
 	return stream_answer_status(st, 500);
-}
-
-/* option http-buffer-request: until the body is whole or the window is full. */
-enum step phase_wait_body(struct stream *st)
-{
-	struct side *f = &st->front;
-	struct str slices[SIDE_SLICES];
-	unsigned n = 0;
-
-	/* read_body() fills the window as it goes; what it hands out is read again from the start later. */
-	f->keeps = true;
-	while (f->in.tail < f->in.cap) {
-		enum side_event ev = f->ops->read_body(f, slices, SIDE_SLICES, &n);
-
-		if (ev == SIDE_END)
-			break;
-		if (ev == SIDE_MORE)
-			return STEP_WAIT;
-		if (ev == SIDE_BAD) {
-			f->head.error = f->body.error;
-			return req_refused(st);
-		}
-		if (ev == SIDE_GONE)
-			return stream_fail(st, 'C', 400);
-		if (ev == SIDE_NOMEM)
-			return stream_fail(st, 'R', 503);
-	}
-	f->keeps = false;
-	BUG_ON(!f->ops->rewind(f));
-	return stream_go(st, PHASE_PICK);
 }

@@ -13,7 +13,7 @@ static void count_rsp_error(struct stream *st)
 {
 	ctr_add(&st->be_ctr->rsp_errors, 1);
 	ctr_add(&st->srv_ctr->rsp_errors, 1);
-	atomic_fetch_add_explicit(&st->srv->observed_errors, 1, memory_order_relaxed);
+	stream_observe(st, OBSERVE_L7, false);
 }
 
 /* --- the request ------------------------------------------------------------------------------------ */
@@ -24,7 +24,8 @@ enum flow_result stream_pump_request(struct stream *st)
 
 	if (!st->req_flow.is_active || st->req_flow.is_done)
 		return FLOW_DONE;
-	r = flow_pump(&st->req_flow);
+	r = likely(!st->compress_req) ? flow_pump(&st->req_flow)
+				      : compress_pump(st, st->compress_req, &st->req_flow);
 	/* The server may have answered before it stopped listening: that answer is still worth reading. */
 	if (r == FLOW_DST_GONE) {
 		st->req_flow.is_active = false;
@@ -44,7 +45,7 @@ static enum step pump_request(struct stream *st)
 		st->term[1] = 'D';
 		return stream_fail(st, 'C', 400);
 	case FLOW_SRC_BAD:
-		ctr_add(&st->fe_ctr->req_errors, 1);
+		STREAM_COUNT(st, req_errors, 1);
 		stream_blame(st, 'P');
 		return stream_fail(st, 'P', 400);
 	case FLOW_NOMEM:
@@ -68,6 +69,8 @@ enum step phase_send(struct stream *st)
 		conn = H1_CONN_CLOSE;
 	else if (st->req.major == 1 && st->req.minor == 0)
 		conn = H1_CONN_KEEP_ALIVE;
+	if (unlikely(stream_compresses(st)))
+		compress_outgoing(st);
 	if (back->ops->write_head(back, &st->req, conn))
 		return stream_fail(st, 'R', 500);
 	c->uses++;
@@ -87,15 +90,20 @@ enum step phase_send(struct stream *st)
 
 static enum step rsp_failed(struct stream *st, int r)
 {
-	if (r == -EBADMSG) {
-		count_rsp_error(st);
-		return stream_fail(st, 'P', 502);
-	}
+	uint32_t failure = r == -EBADMSG || st->back.rx ? RETRY_JUNK_RESPONSE
+							: RETRY_EMPTY_RESPONSE;
+
 	if (r == -ENOMEM)
 		return stream_fail(st, 'R', 503);
-	if (stream_may_resend(st))
+	if (r != -EBADMSG && stream_may_resend(st))
 		return stream_resend(st);
+	if (stream_may_retry(st, failure)) {
+		stream_observe(st, OBSERVE_L7, false);
+		return stream_retry(st);
+	}
 	count_rsp_error(st);
+	if (r == -EBADMSG)
+		return stream_fail(st, 'P', 502);
 	ctr_add(&st->be_ctr->srv_aborts, 1);
 	ctr_add(&st->srv_ctr->srv_aborts, 1);
 	return stream_fail(st, 'S', 502);
@@ -150,13 +158,17 @@ enum step phase_rsp_head(struct stream *st)
 		if (rsp_is_interim(st) && rsp_relay_interim(st))
 			return stream_fail(st, 'C', 0);
 	} while (rsp_is_interim(st));
+	/* As HAProxy's health_adjust(): what the server could not do, not what the client should not. */
+	stream_observe(st, OBSERVE_L7,
+		       st->rsp.status < 500 || st->rsp.status == 501 || st->rsp.status == 505);
+	if (unlikely(st->be->retry_on & ~(uint32_t)RETRY_CONN_FAILURE) &&
+	    stream_may_retry(st, conf_retry_status_bit(st->rsp.status)))
+		return stream_retry(st);
 	st->flags |= STREAM_RSP_PARSED;
 	st->rsp_ns = loop_now(st->w->loop);
 	track_response(st);
 	if (st->srv_conf && st->be->balance.algo == BALANCE_PEAK_EWMA)
 		server_observe_latency(st->srv, st->rsp_ns - st->conn_ns);
-	if (atomic_load_explicit(&st->srv->observed_errors, memory_order_relaxed))
-		atomic_store_explicit(&st->srv->observed_errors, 0, memory_order_relaxed);
 	/* Nobody asked for another protocol: what follows could be taken for anything. */
 	if (st->rsp.status == 101 && !(st->flags & STREAM_UPGRADE)) {
 		count_rsp_error(st);
@@ -187,13 +199,14 @@ static void rsp_note_captures(struct stream *st)
 	}
 }
 
-static enum rule_verdict rsp_rules(struct stream *st, enum conf_ruleset set, enum step *ret_step)
+enum rule_verdict rsp_rules(struct stream *st, enum conf_ruleset set, enum step *ret_step)
 {
 	enum rule_verdict v = RULE_NEXT;
 
-	if (!list_is_empty(&st->be->rules[set]))
+	if (st->be && !list_is_empty(&st->be->rules[set]))
 		v = rules_run_http(st, st->be, set, ret_step);
-	if (v != RULE_STEP && st->fe != st->be && !list_is_empty(&st->fe->rules[set]))
+	if (v != RULE_STEP && v != RULE_WAIT && st->fe != st->be &&
+	    !list_is_empty(&st->fe->rules[set]))
 		v = rules_run_http(st, st->fe, set, ret_step);
 	return v;
 }
@@ -225,6 +238,15 @@ static enum h1_connection rsp_decide(struct stream *st)
 	return is_1_0 ? H1_CONN_KEEP_ALIVE : H1_CONN_NONE;
 }
 
+/* Captures, and tcp-response rules. True: *ret_step says what happens now. */
+static bool rsp_tcp_rules(struct stream *st, enum step *ret_step)
+{
+	if (st->fe->n_rsp_captures)
+		rsp_note_captures(st);
+	return unlikely(!list_is_empty(&st->be->rules[RULES_TCP_RESPONSE])) &&
+	       rules_run_tcp(st, st->be, RULES_TCP_RESPONSE, ret_step) == RULE_STEP;
+}
+
 enum step phase_rsp_rules(struct stream *st)
 {
 	struct http_msg *rsp = &st->rsp;
@@ -232,10 +254,30 @@ enum step phase_rsp_rules(struct stream *st)
 	enum h1_connection conn;
 	enum step step = STEP_WAIT;
 
-	if (st->fe->n_rsp_captures)
-		rsp_note_captures(st);
-	if (rsp_rules(st, RULES_HTTP_RESPONSE, &step) == RULE_STEP)
+	if (unlikely(st->rule)) {
+		/* A rule has waited, and the request may still have come meanwhile. */
+		step = pump_request(st);
+		if (step == STEP_GONE || st->phase != PHASE_RSP_RULES)
+			return step;
+	} else if (rsp_tcp_rules(st, &step)) {
 		return step;
+	}
+	switch (rsp_rules(st, RULES_HTTP_RESPONSE, &step)) {
+	case RULE_STEP:
+		return step;
+	case RULE_WAIT:
+		return STEP_WAIT;
+	default:
+		break;
+	}
+	if (unlikely(st->be->options & CONF_OPT(CHECKCACHE)) && rsp_leaks_cookie(st)) {
+		STREAM_COUNT(st, rsp_denied, 1);
+		ctr_add(&st->be_ctr->rsp_denied, 1);
+		ctr_add(&st->srv_ctr->rsp_denied, 1);
+		return stream_fail(st, 'P', 502);
+	}
+	if (unlikely(st->fe->options & CONF_OPT(DROP_RESPONSE_TRAILERS)))
+		rsp->flags |= HTTP_MSG_NO_TRAILERS;
 	if (http_msg_has(rsp, HTTP_FIELD_CONNECTION) || http_msg_has(rsp, HTTP_FIELD_UPGRADE) ||
 	    http_msg_has(rsp, HTTP_FIELD_KEEP_ALIVE))
 		http_msg_strip_hop_by_hop(rsp, rsp->status == 101);
@@ -249,11 +291,15 @@ enum step phase_rsp_rules(struct stream *st)
 	if (rsp_rules(st, RULES_HTTP_AFTER_RESPONSE, &step) == RULE_STEP)
 		return step;
 	st->status = rsp->status;
+	if (unlikely(st->coding))
+		compress_response(st);
 	if (front->ops->write_head(front, rsp, conn)) {
-		ctr_add(&st->fe_ctr->failed_rewrites, 1);
+		STREAM_COUNT(st, failed_rewrites, 1);
 		return stream_fail(st, 'R', 500);
 	}
 	st->flags |= STREAM_RSP_STARTED;
+	if (unlikely(st->fe->options & CONF_OPT(LOGASAP)))
+		stream_log_asap(st);
 	if (rsp->framing == HTTP_BODY_TUNNEL) {
 		stream_enter_tunnel(st);
 		return stream_go(st, PHASE_TUNNEL);
@@ -265,7 +311,8 @@ enum step phase_rsp_rules(struct stream *st)
 
 enum step phase_pump(struct stream *st)
 {
-	enum flow_result r = flow_pump(&st->rsp_flow);
+	enum flow_result r = likely(!st->compress) ? flow_pump(&st->rsp_flow)
+						   : compress_pump(st, st->compress, &st->rsp_flow);
 
 	if (r == FLOW_DONE)
 		return stream_go(st, PHASE_END);

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 
+#include "proxy/h2_link.h"
 #include "proxy/track.h"
 #include "proxy/worker_priv.h"
 
@@ -29,6 +30,36 @@ static struct server *pick_use_server(struct stream *st)
 		}
 		if (cs)
 			return lb_server_of(st->be_rt, cs);
+	}
+	return NULL;
+}
+
+/*
+ * persist rdp-cookie: "3640205228.15629.0000", address and port as a little-endian host reads what is in network
+ * order ([MS-RDPBCGR] 3.2.5.3.1, routing tokens). A server that is not of this backend, or down: as without.
+ */
+static struct server *pick_rdp(struct stream *st)
+{
+	struct str text = expr_eval_str(st->be->rdp_cookie, stream_subject(st));
+	struct str ip = str_cut(&text, '.'), port = str_cut(&text, '.');
+	uint64_t a, p;
+	struct list *pos;
+
+	if (str_to_u64(ip, &a) || a > UINT32_MAX || str_to_u64(port, &p) || p > UINT16_MAX)
+		return NULL;
+	list_for_each(pos, &st->be->servers) {
+		struct server *s = lb_server_of(st->be_rt,
+						list_entry(pos, struct conf_server, link));
+		struct addr at;
+
+		if (!s || !server_is_usable(s))
+			continue;
+		server_get_addr(s, &at);
+		if (at.sa.sa_family == AF_INET && le32toh(at.in.sin_addr.s_addr) == a &&
+		    le16toh(at.in.sin_port) == p) {
+			st->flags |= STREAM_ASSIGNED;
+			return s;
+		}
 	}
 	return NULL;
 }
@@ -69,6 +100,7 @@ static void pick_key(struct stream *st, struct lb_request *rq)
 		break;
 	}
 	case BALANCE_HASH:
+	case BALANCE_RDP_COOKIE:
 		if (!b->hash_expr || expr_eval(b->hash_expr, stream_subject(st), &key) ||
 		    sample_cast(&key, SAMPLE_BIN, &st->arena))
 			break;
@@ -97,6 +129,30 @@ static void stream_take_server(struct stream *st, struct server *srv)
 			 __ATOMIC_RELAXED);
 	if (!(st->flags & STREAM_IS_TCP))
 		ctr_add(&st->srv_ctr->requests, 1);
+}
+
+/* The server of the connection's last request, where the algorithm is free to take it and it has room. */
+static struct server *pick_last(const struct stream *st)
+{
+	const struct client *cl = client_session(st->cl);
+	struct server *s = cl->last_snap == st->snap ? cl->last_srv : NULL;
+	uint32_t max;
+
+	switch ((enum conf_balance)st->be->balance.algo) {
+	case BALANCE_ROUNDROBIN:
+	case BALANCE_STATIC_RR:
+	case BALANCE_LEASTCONN:
+	case BALANCE_FIRST:
+	case BALANCE_RANDOM:
+	case BALANCE_PEAK_EWMA:
+		break;
+	default:
+		return NULL;
+	}
+	if (!s || s == st->avoid || s->be != st->be_rt || !server_is_usable(s))
+		return NULL;
+	max = atomic_load_explicit(&s->maxconn, memory_order_relaxed);
+	return max && atomic_load_explicit(&s->cur, memory_order_relaxed) >= max ? NULL : s;
 }
 
 static enum step pick_queue(struct stream *st, struct server *srv)
@@ -133,6 +189,10 @@ enum step phase_pick(struct stream *st)
 		rq.force = pick_use_server(st);
 	if (unlikely(!list_is_empty(&st->be->stick_rules)))
 		rq.force = track_stick_pick(st, rq.force);
+	if (!rq.force && !st->avoid && unlikely(st->be->rdp_cookie))
+		rq.force = pick_rdp(st);
+	if (!rq.force && unlikely(st->be->options & CONF_OPT(PREFER_LAST_SERVER)))
+		rq.force = pick_last(st);
 	pick_key(st, &rq);
 	switch (lb_pick(st->be_rt, &rq, &srv)) {
 	case LB_PICKED:
@@ -195,7 +255,7 @@ void stream_release_server(struct stream *st)
 	server_release(st->be_rt, srv, st->w->o.index);
 }
 
-static void stream_detach_conn(struct stream *st)
+void stream_detach_conn(struct stream *st)
 {
 	struct server_worker *sw = &st->srv->w[st->w->o.index];
 
@@ -210,6 +270,10 @@ void stream_drop_server_conn(struct stream *st, bool reset)
 
 	if (!c)
 		return;
+	if (h2_is_exchange(c)) {
+		h2_link_leave(st, false);
+		return;
+	}
 	stream_detach_conn(st);
 	conn_close(c, reset);
 }
@@ -257,11 +321,19 @@ void stream_keep_server_conn(struct stream *st)
 	struct conn *c = st->back.conn;
 	struct server *srv = st->srv;
 
+	if (h2_is_exchange(c)) {
+		h2_link_leave(st, st->rsp_flow.is_done);
+		return;
+	}
 	if (!stream_may_keep_server_conn(st)) {
 		stream_drop_server_conn(st, false);
 		return;
 	}
 	stream_detach_conn(st);
+	if (unlikely(st->be->options & CONF_OPT(PREFER_LAST_SERVER))) {
+		client_session(st->cl)->last_snap = st->snap;
+		client_session(st->cl)->last_srv = srv;
+	}
 	c->doing = "idle";
 	if (st->be->http_reuse == REUSE_NEVER) {
 		struct client *cl = st->cl;

@@ -70,16 +70,25 @@ static uint64_t body_deadline(const struct stream *st, const struct side **ret_s
 	return earlier(req, rsp);
 }
 
-static uint64_t stream_deadline(const struct stream *st, const struct side **ret_side)
+static uint64_t phase_deadline(const struct stream *st, const struct side **ret_side)
 {
 	const struct conf_timeouts *t = &st->fe->timeout;
 
 	*ret_side = &st->front;
 	switch ((enum stream_phase)st->phase) {
 	case PHASE_REQ_HEAD:
-	case PHASE_WAIT_BODY:
 		return after(st->start_ns, t->http_request ? t->http_request : t->client);
+	case PHASE_WAIT_BODY:
+		/* In a backend that has the option, its own time, from the head on. */
+		if (st->be && st->be->timeout.http_request)
+			return after(st->req_ns, st->be->timeout.http_request);
+		return after(st->start_ns, t->http_request ? t->http_request : t->client);
+	case PHASE_FE_RULES:
+	case PHASE_BE_RULES:
+	case PHASE_RSP_RULES:
+		return st->wait_until_ns;
 	case PHASE_TCP_CONTENT:
+	case PHASE_BE_CONTENT:
 	case PHASE_TARPIT:
 	case PHASE_QUEUE:
 	case PHASE_RETRY_WAIT:
@@ -89,7 +98,11 @@ static uint64_t stream_deadline(const struct stream *st, const struct side **ret
 	case PHASE_SEND:
 	case PHASE_RSP_HEAD:
 	case PHASE_PUMP:
+		return body_deadline(st, ret_side);
 	case PHASE_TUNNEL:
+		/* Answers that rules look at: their time first. */
+		if (st->flags & STREAM_INSPECTS_RSP && st->deadline_ns)
+			return st->deadline_ns;
 		return body_deadline(st, ret_side);
 	case PHASE_SERVICE_SEND:
 	case PHASE_LOCAL:
@@ -99,11 +112,36 @@ static uint64_t stream_deadline(const struct stream *st, const struct side **ret
 	}
 }
 
+/* The whole body of a request, as long as its client is still sending. */
+static uint64_t body_total_deadline(const struct stream *st)
+{
+	const struct flow *f = &st->req_flow;
+
+	if (!st->fe->timeout.http_body || st->flags & STREAM_IS_TCP ||
+	    (st->phase != PHASE_SEND && st->phase != PHASE_RSP_HEAD) || !f->is_active || f->src_end)
+		return 0;
+	return st->req_ns + st->fe->timeout.http_body;
+}
+
+static uint64_t stream_deadline(const struct stream *st, const struct side **ret_side)
+{
+	uint64_t phase = phase_deadline(st, ret_side);
+	uint64_t client = earlier(pace_deadline(st), body_total_deadline(st));
+
+	if (client && (!phase || client < phase)) {
+		*ret_side = &st->front;
+		return client;
+	}
+	return phase;
+}
+
 void stream_arm(struct stream *st)
 {
 	const struct side *side;
-	uint64_t deadline = stream_deadline(st, &side), now = loop_now(st->w->loop);
+	uint64_t deadline, now = loop_now(st->w->loop);
 
+	pace_update(st);
+	deadline = stream_deadline(st, &side);
 	/* Without one the timer may still run: it will find nothing due. */
 	if (deadline)
 		timer_start(st->w->loop, &st->timer, deadline > now ? deadline - now : 0);
@@ -117,11 +155,14 @@ static enum step stream_body_timeout(struct stream *st, const struct side *side)
 		return stream_fail(st, is_client ? 'c' : 's', 0);
 	if (is_client) {
 		/* The body of the request did not come. */
-		ctr_add(&st->fe_ctr->req_errors, 1);
+		STREAM_COUNT(st, req_errors, 1);
 		stream_blame(st, 'c');
 		st->term[1] = 'D';
 		return stream_fail(st, 'c', 408);
 	}
+	stream_observe(st, OBSERVE_L7, false);
+	if (stream_may_retry(st, RETRY_RESPONSE_TIMEOUT))
+		return stream_retry(st);
 	ctr_add(&st->be_ctr->rsp_errors, 1);
 	if (st->srv_ctr)
 		ctr_add(&st->srv_ctr->rsp_errors, 1);
@@ -132,14 +173,24 @@ static enum step stream_timeout(struct stream *st, const struct side *side)
 {
 	switch ((enum stream_phase)st->phase) {
 	case PHASE_REQ_HEAD:
-	case PHASE_WAIT_BODY:
-		ctr_add(&st->fe_ctr->req_errors, 1);
+		STREAM_COUNT(st, req_errors, 1);
 		return stream_fail(st, 'c', 408);
+	case PHASE_WAIT_BODY:
+		return wait_body_timeout(st);
 	case PHASE_TCP_CONTENT:
+	case PHASE_BE_CONTENT:
 		st->flags |= STREAM_PAYLOAD_FINAL;
+		return STEP_GO;
+	case PHASE_TUNNEL:
+		if (!(st->flags & STREAM_INSPECTS_RSP) || !st->deadline_ns)
+			return stream_body_timeout(st, side);
+		st->flags |= STREAM_RSP_FINAL;
 		return STEP_GO;
 	case PHASE_TARPIT:
 	case PHASE_RETRY_WAIT:
+	case PHASE_FE_RULES:
+	case PHASE_BE_RULES:
+	case PHASE_RSP_RULES:
 		return STEP_GO;
 	case PHASE_QUEUE:
 		stream_leave_queue(st);
@@ -160,12 +211,14 @@ static enum step stream_timeout(struct stream *st, const struct side *side)
 void stream_on_timer(struct timer *t)
 {
 	struct stream *st = container_of(t, struct stream, timer);
+	struct worker *w = st->w;
 	const struct side *side;
 	uint64_t deadline;
 
 	/* Left armed when its stream ended: see stream_put_back(). */
 	if (st->is_free)
 		return;
+	pace_update(st);
 	deadline = stream_deadline(st, &side);
 	if (!deadline)
 		return;
@@ -173,8 +226,9 @@ void stream_on_timer(struct timer *t)
 		stream_arm(st);
 		return;
 	}
+	/* Behind this it may be freed. */
 	if (stream_timeout(st, side) == STEP_GO)
 		stream_run(st);
-	else if (st->w->is_draining)
-		worker_check_drained(st->w);
+	else if (w->is_draining)
+		worker_check_drained(w);
 }

@@ -96,15 +96,23 @@ int track_key_by_expr(const struct expr *e, const struct subject *s, const struc
 
 /* --- track-sc --------------------------------------------------------------------------------------------- */
 
-static void track_key(struct track *tr, const struct conf_rule *r, const struct subject *s,
-		      bool is_request, uint64_t now)
+static struct stick_delta delta_of_status(unsigned status)
 {
-	const struct stick_delta d = { .n = { [STICK_CONN] = 1, [STICK_HTTP_REQ] = is_request },
-				       .conn_cur = 1 };
+	bool is_fail = status >= 500 && status < 600 && status != 501 && status != 505;
+
+	return (struct stick_delta){ .n = { [STICK_HTTP_ERR] = status >= 400 && status < 500,
+					    [STICK_HTTP_FAIL] = is_fail } };
+}
+
+static void track_key(struct track *tr, const struct conf_rule *r, const struct subject *s,
+		      struct stick_delta d, uint64_t now)
+{
 	struct stick_table *t = r->table->rt;
 	char mem[CONF_STICK_KEY_MAX];
 	struct str key;
 
+	d.n[STICK_CONN] = 1;
+	d.conn_cur = 1;
 	/* The first rule that applies wins. A table full of entries in use tracks nobody else. */
 	if (!t || r->index >= tr->n || tr->sc[r->index].t ||
 	    track_key_by_expr(r->expr, s, t, mem, &key))
@@ -169,7 +177,7 @@ void track_client_rule(struct client *cl, const struct conf_rule *r, struct subj
 
 	if (r->action == ACTION_TRACK_SC) {
 		if (client_track_begin(cl))
-			track_key(cl->track, r, s, false, now);
+			track_key(cl->track, r, s, (struct stick_delta){ 0 }, now);
 	} else if (r->action == ACTION_SC_INC_GPC || r->action == ACTION_SC_SET_GPT) {
 		change_counter(find_ref(NULL, cl, r->index), r, s, now);
 	}
@@ -212,7 +220,12 @@ enum rule_verdict rule_track(struct stream *st, const struct conf_proxy *px,
 			     const struct conf_rule *r, struct http_msg *m, enum step *ret_step)
 {
 	unsigned n = st->snap->conf->global.stick_counters;
+	struct stick_delta d = { 0 };
 
+	/* The request, and the error that it got, have come before anybody tracked it. */
+	if (m && m->flags & HTTP_MSG_RESPONSE)
+		d = delta_of_status(m->status);
+	d.n[STICK_HTTP_REQ] = m != NULL;
 	if (!st->track) {
 		st->track = arena_zalloc(&st->arena, track_size(n));
 		if (!st->track) {
@@ -221,7 +234,7 @@ enum rule_verdict rule_track(struct stream *st, const struct conf_proxy *px,
 		}
 		st->track->n = n;
 	}
-	track_key(st->track, r, stream_subject(st), m != NULL, now_ms(st->w));
+	track_key(st->track, r, stream_subject(st), d, now_ms(st->w));
 	return RULE_NEXT;
 }
 
@@ -277,14 +290,6 @@ void track_request(struct stream *st)
 	static const struct stick_delta d = { .n = { [STICK_HTTP_REQ] = 1 } };
 
 	count(st, &d);
-}
-
-static struct stick_delta delta_of_status(unsigned status)
-{
-	bool is_fail = status >= 500 && status < 600 && status != 501 && status != 505;
-
-	return (struct stick_delta){ .n = { [STICK_HTTP_ERR] = status >= 400 && status < 500,
-					    [STICK_HTTP_FAIL] = is_fail } };
 }
 
 void track_response(struct stream *st)

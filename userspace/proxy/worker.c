@@ -5,6 +5,7 @@
  * listeners over and lets idle clients follow; streams stay with the one they began with.
  */
 #include <errno.h>
+#include <sys/random.h>
 #include <sched.h>
 #include <stdio.h>
 
@@ -126,7 +127,7 @@ void worker_begin_drain(struct worker *w)
 		struct client *cl = list_entry(pos, struct client, link);
 
 		if (cl->state == CLIENT_IDLE)
-			client_close(cl, false);
+			client_drain(cl);
 		else if (cl->state == CLIENT_MUX)
 			h2_client_drain(cl);
 	}
@@ -200,6 +201,7 @@ static void worker_free(struct worker *w)
 		return;
 	mailbox_close(&w->mailbox);
 	stream_pool_free(w);
+	compress_worker_end(w);
 	net_worker_fini(&w->net);
 	pool_trim(&w->client_pool);
 	pool_trim(&w->exchange_pool);
@@ -255,6 +257,8 @@ static int worker_init(struct worker *w, const struct worker_opts *o)
 	w->o = *o;
 	w->ctr = o->counters;
 	w->mailbox.ev.fd = -1;
+	if (getrandom(&w->pool_seed, sizeof(w->pool_seed), 0) != (ssize_t)sizeof(w->pool_seed))
+		return -EIO;
 	list_init(&w->listeners);
 	list_init(&w->clients);
 	list_init(&w->streams);
@@ -271,7 +275,7 @@ static int worker_init(struct worker *w, const struct worker_opts *o)
 	net_worker_init(&w->net, w->loop, o->index);
 	pool_init(&w->client_pool, "client", sizeof(struct client), 4096);
 	pool_init(&w->track_pool, "track", track_size(TRACK_POOLED), 4096);
-	pool_init(&w->exchange_pool, "h2 exchange", sizeof(struct h2_exchange), 1024);
+	pool_init(&w->exchange_pool, "h2 exchange", sizeof(struct h2_request), 1024);
 	pool_init(&w->head_pool, "head", w->head_size, HEAD_POOL_MAX);
 	pool_init(&w->big_pool, "big", SIDE_BIG_WINDOW, BIG_POOL_MAX);
 	snapshot_view_init(&w->view, o->hub, worker_said_done);

@@ -44,6 +44,27 @@ void worker_news(struct worker *w)
 		mailbox_send(&w->mailbox, &w->news_mail);
 }
 
+/* --- observe --------------------------------------------------------------------------------------------- */
+
+static void deliver_observed(struct mail *m)
+{
+	struct worker *w = container_of(m, struct worker, observed_mail);
+
+	/* Before control looks: an error behind this one mails again. */
+	atomic_store(&w->observed_sent, false);
+	w->o.on_observed(w);
+}
+
+void stream_observed_error(struct stream *st)
+{
+	struct worker *w = st->w;
+	uint32_t n = atomic_fetch_add_explicit(&st->srv->observed_errors, 1, memory_order_relaxed);
+
+	if (n + 1 >= st->srv_conf->error_limit && w->o.on_observed &&
+	    !atomic_exchange(&w->observed_sent, true))
+		mailbox_send(w->o.control, &w->observed_mail);
+}
+
 static void deliver_kill(struct mail *m)
 {
 	struct worker *w = container_of(m, struct worker, kill_mail);
@@ -64,6 +85,12 @@ static void deliver_resume(struct mail *m)
 
 	atomic_store(&w->resume_sent, false);
 	worker_resume_listeners(w);
+}
+
+void worker_resume(struct worker *w)
+{
+	if (!atomic_exchange(&w->resume_sent, true))
+		mailbox_send(&w->mailbox, &w->resume_mail);
 }
 
 static void deliver_stop(struct mail *m)
@@ -112,6 +139,7 @@ void worker_init_mails(struct worker *w)
 	w->stop_mail.deliver = deliver_stop;
 	w->drain_mail.deliver = deliver_drain;
 	w->drained_mail.deliver = deliver_drained;
+	w->observed_mail.deliver = deliver_observed;
 }
 
 /* --- with arguments: one allocation each, freed by who delivers ------------------------------------------- */
@@ -123,6 +151,8 @@ struct order {
 	uint64_t id;
 	char code;
 	bool flag;
+	void *ctx; /* of `done` */
+	void (*done)(void *ctx, bool is_found);
 	char name[128];
 };
 
@@ -180,6 +210,14 @@ void worker_pause_frontend(struct worker *w, struct str name, bool pause)
 	mailbox_send(&w->mailbox, &o->mail);
 }
 
+static void deliver_killed(struct mail *m)
+{
+	struct order *o = container_of(m, struct order, mail);
+
+	o->done(o->ctx, o->flag);
+	mem_free(o);
+}
+
 static void deliver_kill_stream(struct mail *m)
 {
 	struct order *o = container_of(m, struct order, mail);
@@ -190,19 +228,24 @@ static void deliver_kill_stream(struct mail *m)
 
 		if (st->id == o->id) {
 			stream_kill(st, 'K');
+			o->flag = true;
 			break;
 		}
 	}
-	mem_free(o);
+	m->deliver = deliver_killed;
+	mailbox_send(o->w->o.control, m);
 }
 
-int worker_kill_stream(struct worker *w, uint64_t id)
+int worker_kill_stream(struct worker *w, uint64_t id, void *ctx,
+		       void (*done)(void *ctx, bool is_found))
 {
 	struct order *o = order_new(w, deliver_kill_stream);
 
 	if (!o)
 		return -ENOMEM;
 	o->id = id;
+	o->ctx = ctx;
+	o->done = done;
 	mailbox_send(&w->mailbox, &o->mail);
 	return 0;
 }

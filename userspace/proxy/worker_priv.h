@@ -30,6 +30,14 @@ struct done_mail {
 	struct snapshot *snap;
 };
 
+/* compress.c: encoders that wait for a response, and how busy the worker is. */
+struct worker_compress {
+	struct http_encoder *idle[HTTP_CODING_COUNT];
+	unsigned n_idle[HTTP_CODING_COUNT];
+	uint64_t sampled_ns, busy_ns, idle_ns;
+	unsigned busy_percent;
+};
+
 struct worker {
 	struct worker_opts o;
 	pthread_t thread;
@@ -47,13 +55,14 @@ struct worker {
 	struct pool client_pool, exchange_pool, head_pool, big_pool, track_pool;
 	struct list free_streams;
 	unsigned n_free_streams;
+	struct worker_compress compress;
 	uint32_t head_size; /* tune.bufsize at the start of the worker */
 	uint32_t conn_time_rotor;
 	struct timer tick; /* idle server connections, counters */
 	struct loop_hook hook; /* end of iteration */
 	struct hg_worker_counters *ctr;
 	uint64_t req_ids, req_ids_end; /* batch of shared->req_counter */
-	uint64_t random; /* xorshift state */
+	uint64_t pool_seed; /* of the keys of server connections; secret */
 	bool is_draining, is_stopping;
 	bool is_over; /* the thread has ended: late mails do nothing */
 	void (*on_drained)(struct worker *w);
@@ -61,8 +70,8 @@ struct worker {
 	char *log_line; /* WORKER_LOG_LINE */
 	/* Control and other workers: each mail is in flight at most once (the flag). */
 	struct mail news_mail, drain_mail, kill_mail, stop_mail, resume_mail, drained_mail,
-		bury_mail;
-	_Atomic bool news_sent, kill_sent, resume_sent;
+		bury_mail, observed_mail;
+	_Atomic bool news_sent, kill_sent, resume_sent, observed_sent;
 	_Atomic bool has_limit_paused; /* some listener of ours waits for a connection to end */
 	struct done_mail done[SNAPSHOT_GENERATIONS];
 };
@@ -72,6 +81,28 @@ static inline void ctr_add(__u64 *p, uint64_t n)
 	/* One writer; readers on other threads see whole words. */
 	__atomic_store_n(p, *p + n, __ATOMIC_RELAXED);
 }
+
+/* Counters of a client's listener; NULL without option socket-stats. */
+static inline struct hg_l7_counters *listener_ctr(const struct client *cl)
+{
+	return likely(!cl->pb->stats.rows) ? NULL : &cl->pb->stats.rows[cl->w->o.index];
+}
+
+/* One counter of the frontend, and of its listener. */
+#define CLIENT_COUNT(cl, field, n)                                   \
+	do {                                                         \
+		struct hg_l7_counters *li_ = listener_ctr(cl);       \
+		ctr_add(&(cl)->ctr->field, n);                       \
+		if (unlikely(li_))                                   \
+			ctr_add(&li_->field, n);                     \
+	} while (0)
+#define STREAM_COUNT(st, field, n)                                   \
+	do {                                                         \
+		struct hg_l7_counters *li_ = listener_ctr((st)->cl); \
+		ctr_add(&(st)->fe_ctr->field, n);                    \
+		if (unlikely(li_))                                   \
+			ctr_add(&li_->field, n);                     \
+	} while (0)
 
 static inline void gauge_add(__s64 *p, int64_t n)
 {
@@ -101,6 +132,5 @@ void worker_adopt(struct worker *w);
 void worker_end_all(struct worker *w, char code);
 void worker_begin_drain(struct worker *w);
 uint64_t worker_next_request_id(struct worker *w);
-uint64_t worker_random(struct worker *w);
 
 #endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Maps of NAT and of connection counts. Rules of who writes what: include/headgate/nat.h. */
+#ifndef HG_BPF_MAPS_NAT_H
+#define HG_BPF_MAPS_NAT_H
+
+#include "bpf/maps.h"
+
+/* Connections. Writer: this program; control thread ends those that are silent. Miss: not ours, or unknown. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HG_NAT_CONNS_MIN);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_nat_conn);
+} nat_conns SEC(".maps");
+
+/* Their addresses, by the same rows. Writer: this program, before the row can be found. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HG_NAT_CONNS_MIN);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_nat_addrs);
+} nat_addrs SEC(".maps");
+
+/* From a client's packet to its row. Writer: this program; control thread clears words. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HG_NAT_LINES(HG_NAT_CONNS_MIN));
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_nat_line);
+} nat_lines SEC(".maps");
+
+/* First fragments that later ones follow, to a row: words as in `nat_lines`, the tick. Writer: this program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HG_FLOW_LINES_MIN);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_line);
+} nat_fragments SEC(".maps");
+
+/* What new connections need, by service id. Writer: control thread, before the service is published. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 64);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_nat_service);
+} nat_services SEC(".maps");
+
+/* One row: which packets may be answers of backends. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_nat_control);
+} nat_control SEC(".maps");
+
+/* Connections now, by backend id and by service id. Writers: this program and the control thread, atomically. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 64);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_live);
+} live_backends SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 64);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_live);
+} live_services SEC(".maps");
+
+#endif

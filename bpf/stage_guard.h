@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Stage guard: packets for a service that its operator does not want, before anything is done for
+ * them: denied prefixes, then the limits per source. What is not for a service never gets here.
+ */
+#ifndef HG_BPF_STAGE_GUARD_H
+#define HG_BPF_STAGE_GUARD_H
+
+#include <headgate/guard.h>
+
+#include "bpf/maps.h"
+#include "bpf/maps_live.h"
+
+#define GUARD_V6	 1u
+#define GUARD_SYN	 2u
+#define GUARD_SERVICE(w) ((w) >> 16) /* whose own guard is to be asked, + 1; 0: none */
+
+#include "bpf/guard_service.h"
+#include "bpf/source_seen.h"
+
+/* Denied prefixes. Writers: control thread, tools. Miss: not denied. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, HG_DENY_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct hg_deny4_key);
+	__type(value, struct hg_deny);
+} deny4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, HG_DENY_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct hg_deny6_key);
+	__type(value, struct hg_deny);
+} deny6 SEC(".maps");
+
+/* Where it is worth to ask. Writers: as above, by atomic additions. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HG_DENY_LINES);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_deny_cells);
+} deny_cells SEC(".maps");
+
+/* Sources with limits. Writer: this program; two CPUs at once may let a packet too many through. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HG_LIMIT_COUNT *HG_SOURCE_LINES);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_source_line);
+} sources SEC(".maps");
+
+/* What groups of sources have used. Writer: this program; additions of two CPUs at once may count as one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HG_LIMIT_COUNT * HG_GROUPS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_source_group);
+} source_groups SEC(".maps");
+
+/* The clock is read only for what is in the trie and has an end. */
+INLINE bool deny_holds(const struct hg_deny *d)
+{
+	return !d->expires_ns || bpf_ktime_get_coarse_ns() < d->expires_ns;
+}
+
+/*
+ * The longest prefix decides; one whose time is over hides no shorter one. `bits` is that of the key. A drop
+ * reason, HG_DROP_NONE: not denied.
+ */
+INLINE u32 deny_search(void *trie, void *key, u32 *bits)
+{
+	const struct hg_deny *d;
+	u32 i;
+
+#pragma clang loop unroll(disable)
+	for (i = 0; i < HG_DENY_NESTED; i++) {
+		d = bpf_map_lookup_elem(trie, key);
+		if (!d)
+			return HG_DROP_NONE;
+		if (deny_holds(d))
+			return d->flags & HG_DENY_RESETS ? HG_DROP_DENIED_RESET : HG_DROP_DENIED;
+		if (!d->bits)
+			return HG_DROP_NONE;
+		*bits = d->bits - 1;
+	}
+	return HG_DROP_NONE;
+}
+
+/* Not inlined: rare, and costly anyway. */
+GLOBAL u32 deny4_has(u32 addr)
+{
+	struct hg_deny4_key k = { .bits = 32, .addr = addr };
+
+	return deny_search(&deny4, &k, &k.bits);
+}
+
+GLOBAL u32 deny6_has(u64 hi, u64 lo)
+{
+	struct hg_deny6_key k = { .bits = 128 };
+
+	k.addr[0] = (u32)hi;
+	k.addr[1] = (u32)(hi >> 32);
+	k.addr[2] = (u32)lo;
+	k.addr[3] = (u32)(lo >> 32);
+	return deny_search(&deny6, &k, &k.bits);
+}
+
+/*
+ * A source is two words as they lie in the packet: both halves of an IPv6 address; of IPv4 `lo` is the address.
+ * First 32 bits in host order:
+ */
+INLINE u32 source_first(u64 hi, u64 lo, bool v6)
+{
+	return __builtin_bswap32(v6 ? (u32)hi : (u32)lo);
+}
+
+INLINE u32 is_denied(u64 hi, u64 lo, bool v6)
+{
+	u32 cell = hg_deny_cell(source_first(hi, lo, v6), v6), row = cell / HG_DENY_LINE;
+	const struct hg_deny_cells *c = bpf_map_lookup_elem(&deny_cells, &row);
+
+	if (likely(!c || !READ_ONCE(c->n[cell % HG_DENY_LINE])))
+		return HG_DROP_NONE;
+	return v6 ? deny6_has(hi, lo) : deny4_has((u32)lo);
+}
+
+/* --- limits ------------------------------------------------------------------------------------------ */
+
+/* The source's hash: an address of IPv4, a network of 64 bits of IPv6. */
+INLINE u64 source_hash(u64 hi, u64 lo, bool v6, u64 seed)
+{
+	return hg_source_hash(hi, lo, v6, seed);
+}
+
+INLINE u64 limit_now(void)
+{
+	return bpf_jiffies64() << HG_LIMIT_FRACTION;
+}
+
+/*
+ * One packet of the source's group. False: it has no tokens left, and this one was not counted. Arithmetic, and nothing
+ * waits for the group but the store and a branch that nearly always goes one way: the packet goes on while it comes.
+ */
+INLINE bool group_takes(const struct hg_control *c, enum hg_limit_kind kind, u64 hash)
+{
+	u64 window = READ_ONCE(c->limits[kind].window), now = limit_now(), ahead;
+	u32 row = hg_source_group_row(hash, kind);
+	struct hg_source_group *g = bpf_map_lookup_elem(&source_groups, &row);
+
+	if (unlikely(!g))
+		return false;
+	ahead = READ_ONCE(g->time) - now;
+	ahead &= ~((__s64)ahead >> 63); /* behind: full */
+	if (unlikely(ahead > window >> HG_GROUP_PART))
+		return false;
+	g->time = now + ahead + READ_ONCE(c->limits[kind].step);
+	return true;
+}
+
+/* A packet that passes though its group has no tokens left. */
+INLINE void group_owes(const struct hg_limit *l, u32 kind, u64 hash)
+{
+	u64 most = READ_ONCE(l->window) << HG_GROUP_DEBT, now = limit_now();
+	u32 row = hg_source_group_row(hash, kind);
+	struct hg_source_group *g = bpf_map_lookup_elem(&source_groups, &row);
+	__s64 ahead;
+
+	if (!g)
+		return;
+	ahead = READ_ONCE(g->time) - now;
+	if (ahead < 0)
+		ahead = 0;
+	g->time = now + ((u64)ahead < most ? ahead : most) + READ_ONCE(l->step);
+}
+
+/*
+ * One packet of the source with this hash, whose group has no tokens left. False: it is over its limit, which stays as it
+ * was. Not inlined: rare, and long.
+ */
+GLOBAL u32 limit_takes(u64 hash, u32 kind)
+{
+	u32 zero = 0, row = hg_source_row(hash, kind), victim = 0, way;
+	const struct hg_control *c = bpf_map_lookup_elem(&control, &zero);
+	struct hg_source_line *line = bpf_map_lookup_elem(&sources, &row);
+	u64 now = limit_now() & HG_SOURCE_TIME, tag = hash >> HG_SOURCE_TAG, w;
+	__s64 window, step, least = 0, ahead;
+	const struct hg_limit *l;
+
+	if (unlikely(!line || !c || kind >= HG_LIMIT_COUNT))
+		return true;
+	l = &c->limits[kind];
+	window = READ_ONCE(l->window);
+	step = READ_ONCE(l->step);
+	tag += !tag; /* no word of a source is 0 */
+#pragma clang loop unroll(disable)
+	for (way = 0; way < HG_SOURCE_WAYS; way++) {
+		w = READ_ONCE(line->word[way]);
+		ahead = hg_source_ahead(w, now);
+		/* Behind: a full bucket. Further ahead than any limit lets get: of long ago, or of another limit. */
+		if (ahead < 0 || ahead > window + step)
+			ahead = 0;
+		if (w >> HG_SOURCE_TAG == tag) {
+			if (ahead > window)
+				return false;
+			victim = way;
+			least = ahead;
+			goto take;
+		}
+		if (!way || ahead < least) {
+			victim = way;
+			least = ahead;
+		}
+	}
+	least = 0; /* a newcomer's bucket is full */
+take:
+	line->word[victim & (HG_SOURCE_WAYS - 1)] =
+		tag << HG_SOURCE_TAG | ((now + least + step) & HG_SOURCE_TIME);
+	group_owes(l, kind, hash);
+	return true;
+}
+
+/* False: over a limit. */
+INLINE bool guard_limit(const struct hg_control *c, enum hg_limit_kind kind, u64 hash)
+{
+	return likely(group_takes(c, kind, hash)) || limit_takes(hash, kind);
+}
+
+/* Not inlined: only SYNs ask. */
+GLOBAL u32 guard_conns(u64 hash)
+{
+	return live_of_source(hash);
+}
+
+/* Limits per source; without them a packet pays for a look at one word or two. */
+INLINE u32 guard_limits(const struct hg_control *c, u64 hi, u64 lo, bool v6, bool syn)
+{
+	bool packets = c->limits[HG_LIMIT_PACKETS].step;
+	bool syns = syn && c->limits[HG_LIMIT_SYNS].step, conns = syn && c->source_conns;
+	u64 hash;
+
+	if (likely(!packets && !syns && !conns))
+		return HG_DROP_NONE;
+	hash = source_hash(hi, lo, v6, c->source_seed);
+	if (packets && unlikely(!guard_limit(c, HG_LIMIT_PACKETS, hash)))
+		return HG_DROP_SOURCE_PACKETS;
+	if (syns && unlikely(!guard_limit(c, HG_LIMIT_SYNS, hash)))
+		return HG_DROP_SOURCE_SYNS;
+	if (conns && guard_conns(hash) >= c->source_conns)
+		return HG_DROP_SOURCE_CONNS;
+	return HG_DROP_NONE;
+}
+
+/* Why the source's packet is not wanted; HG_DROP_NONE: it is. */
+INLINE u32 guard_source(u64 hi, u64 lo, bool v6, bool syn)
+{
+	u32 zero = 0, drop;
+	const struct hg_control *c = bpf_map_lookup_elem(&control, &zero);
+
+	if (unlikely(!c))
+		return HG_DROP_NONE;
+	if (unlikely(READ_ONCE(c->deny_entries[v6])) && (drop = is_denied(hi, lo, v6)))
+		return drop;
+	return guard_limits(c, hi, lo, v6, syn);
+}
+
+#define GUARD_TYPE(w) ((w) >> 2 & 31)
+#define GUARD_DROP(w) ((w) >> 8 & 0xff)
+
+/* Both words of the packet's source, at `type_off` as in struct pkt. False: no such packet. */
+INLINE bool guard_read(struct xdp_md *ctx, u32 type_off, bool v6, u64 *hi, u64 *lo)
+{
+	const void *l3 = (void *)(long)ctx->data + (type_off & 31) + 2;
+	const void *end = (void *)(long)ctx->data_end;
+
+	*hi = 0;
+	if (l3 + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)) > end)
+		return false;
+	if (v6) {
+		*hi = *(const u64a *)(l3 + 8);
+		*lo = *(const u64a *)(l3 + 16);
+	} else {
+		*lo = *(const u32a *)(l3 + 12);
+	}
+	return true;
+}
+
+/*
+ * What few packets need: the service's own guard, and what rules want to know. `what`: all of GUARD_*. The drop reason
+ * from here on. A function of its own that reads the source again: on the steady path nothing has to be kept for it.
+ */
+GLOBAL u32 guard_more(struct xdp_md *ctx, u32 what)
+{
+	u32 zero = 0, drop = GUARD_DROP(what), seen;
+	const struct hg_control *c;
+	bool v6 = what & GUARD_V6;
+	u64 hi, lo;
+
+	if (!guard_read(ctx, GUARD_TYPE(what), v6, &hi, &lo))
+		return drop;
+	if (GUARD_SERVICE(what) && !drop)
+		drop = guard_service(hi, lo, what & (GUARD_V6 | GUARD_SYN), GUARD_SERVICE(what) - 1);
+	c = bpf_map_lookup_elem(&control, &zero);
+	seen = (what & GUARD_SYN ? SEEN_SYN : 0) | (drop ? SEEN_DROP : 0);
+	if (c && c->watch && seen)
+		source_note(source_hash(hi, lo, v6, c->source_seed), seen);
+	return drop;
+}
+
+/*
+ * For packets that are rare anyway: a function of its own that reads the source again, for the callers' stacks are
+ * nearly full.
+ */
+GLOBAL u32 guard_apart(struct xdp_md *ctx, u32 type_off, u32 what)
+{
+	bool v6 = what & GUARD_V6;
+	u64 hi, lo;
+
+	if (!guard_read(ctx, type_off, v6, &hi, &lo))
+		return HG_DROP_NONE;
+	return v6 ? guard_source(hi, lo, true, what & GUARD_SYN) :
+		    guard_source(0, lo, false, what & GUARD_SYN);
+}
+
+INLINE bool is_watched(void)
+{
+	u32 zero = 0;
+	const struct hg_control *c = bpf_map_lookup_elem(&control, &zero);
+
+	return c && c->watch;
+}
+
+INLINE u32 guard_rest(struct pkt *p, bool v6, u32 drop)
+{
+	bool is_guarded = p->svc->flags & HG_SVC_GUARDED;
+
+	if (likely(!is_guarded && !drop && !p->syn))
+		return drop;
+	if (likely(!is_guarded && !is_watched()))
+		return drop;
+	return guard_more(p->ctx, (v6 ? GUARD_V6 : 0) | (p->syn ? GUARD_SYN : 0) |
+					  (p->type_off & 31) << 2 | (drop & 0xff) << 8 |
+					  (is_guarded ? (p->svc->id + 1) << 16 : 0));
+}
+
+INLINE bool guard_verdict(struct pkt *p, u32 drop)
+{
+	return likely(!drop) ? true : pkt_drop(p, drop);
+}
+
+INLINE bool stage_guard(struct pkt *p, bool v6)
+{
+	const u64a *w = p->l3;
+	u32 drop = v6 ? guard_source(w[1], w[2], true, p->syn) :
+			guard_source(0, ((const u32a *)w)[3], false, p->syn);
+
+	return guard_verdict(p, guard_rest(p, v6, drop));
+}
+
+/* The same for lb_odd_packet() and what it calls. */
+INLINE bool stage_guard_odd(struct pkt *p, bool v6)
+{
+	u32 drop = guard_apart(p->ctx, p->type_off, (v6 ? GUARD_V6 : 0) | (p->syn ? GUARD_SYN : 0));
+
+	return guard_verdict(p, guard_rest(p, v6, drop));
+}
+
+/* ICMP: errors come from routers, which no allow list has. */
+INLINE bool stage_guard_icmp(struct pkt *p, bool v6)
+{
+	return guard_verdict(p, guard_apart(p->ctx, p->type_off, v6 ? GUARD_V6 : 0));
+}
+
+#endif

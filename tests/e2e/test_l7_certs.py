@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Certificates while the daemon runs: replaced, added, deleted; OCSP responses; ticket keys; faults that are let pass."""
+
+import base64
+import os
+import re
+import ssl
+import subprocess
+import threading
+
+import pytest
+from conftest import ScriptedServer, keepalive_server, make_cert, read_response
+from test_l7_tls import cfg, cn, wrap
+
+
+@pytest.fixture
+def certs(one):
+    d = one.lab.dir / "crt"
+    d.mkdir()
+    make_cert(d / "a.pem", ["a.example"])
+    make_cert(d / "b.pem", ["b.example"])
+    ScriptedServer(one, "127.0.0.1", 9001, keepalive_server(b"tls"))
+    return d
+
+
+def ask(one, sni):
+    with wrap(one, sni) as c:
+        c.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert read_response(c)[2] == b"tls"
+        return cn(c), c.getpeercert(True)
+
+
+def put(d, name, pem):
+    """`set ssl cert` with a payload; blank lines would end it."""
+    text = "\n".join(line for line in pem.splitlines() if line.strip())
+    return d.cli(f"set ssl cert {name} <<\n{text}\n")
+
+
+def openssl(*args, cwd=None, **kw):
+    return subprocess.run(["openssl", *args], cwd=cwd, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **kw).stdout
+
+
+def test_replace_under_load(one, daemon, certs, tmp_path):
+    d = daemon(one, cfg(f"crt {certs}/a.pem"))
+    path = certs / "a.pem"
+    assert str(path) in d.cli("show ssl cert")
+    failed, seen, stop = [], set(), threading.Event()
+
+    def load():
+        while not stop.is_set():
+            try:
+                seen.add(ask(one, "a.example")[1])
+            except OSError as e:
+                failed.append(e)
+
+    threads = [threading.Thread(target=load) for _ in range(3)]
+    for t in threads:
+        t.start()
+    old = ask(one, "a.example")[1]
+    try:
+        for n in range(10):
+            make_cert(tmp_path / "new.pem", ["a.example"], key="rsa" if n % 2 else "ec")
+            assert "Transaction created" in put(d, path, (tmp_path / "new.pem").read_text())
+            assert "Success!" in d.cli(f"commit ssl cert {path}")
+            der = ssl.PEM_cert_to_DER_cert((tmp_path / "new.pem").read_text().split("-----BEGIN PRIVATE")[0])
+            assert ask(one, "a.example")[1] == der
+    finally:
+        stop.set()
+        for t in threads:
+            t.join()
+    assert not failed and old in seen and len(seen) >= 5
+    # Files are the truth again after a reload.
+    d.cli("reload")
+    assert ask(one, "a.example")[1] == old
+
+
+def test_transactions(one, daemon, certs, tmp_path):
+    d = daemon(one, cfg(f"crt {certs}/a.pem crt {certs}/b.pem"))
+    a, b = certs / "a.pem", certs / "b.pem"
+    make_cert(tmp_path / "n.pem", ["n.example"])
+    new = (tmp_path / "n.pem").read_text()
+    assert "does not exist" in put(d, "/nowhere.pem", new)
+    assert "No ongoing transaction" in d.cli(f"commit ssl cert {a}")
+    assert "Transaction created" in put(d, a, new)
+    assert "ongoing transaction" in put(d, b, new)
+    assert d.cli("show ssl cert").startswith(f"# transaction\n*{a}\n# filename\n")
+    assert "DNS:n.example" in d.cli(f"show ssl cert *{a}")
+    text = d.cli(f"show ssl cert {a}")
+    assert "Status: Used" in text and "DNS:a.example" in text and "Algorithm: EC256" in text
+    assert re.search(r"^SHA1 FingerPrint: [0-9A-F]{40}$", text, re.M)
+    assert "aborted" in d.cli(f"abort ssl cert {a}")
+    assert ask(one, "a.example")[0] == "a.example"
+    # A key that does not belong to the certificate is refused, and nothing has changed.
+    key = b.read_text().split("-----END CERTIFICATE-----")[1]
+    assert "Transaction created" in put(d, f"{a}.key", key)
+    out = d.cli(f"commit ssl cert {a}")
+    assert "does not match" in out and "Failed!" in out
+    assert ask(one, "a.example")[0] == "a.example"
+    d.cli(f"abort ssl cert {a}")
+    assert "Can't update" in put(d, a, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----")
+    assert "in use" in d.cli(f"del ssl cert {a}")
+
+
+def test_crt_list_edits(one, daemon, certs, tmp_path):
+    lst = certs / "list"
+    lst.write_text(f"# comment\n{certs}/a.pem\n{certs}/b.pem b.example\n")
+    d = daemon(one, cfg(f"crt-list {lst}"))
+    make_cert(tmp_path / "n.pem", ["n.example"])
+    new = "/live/n.pem"
+    assert ask(one, "n.example")[0] == "a.example"
+    assert "New empty" in d.cli(f"new ssl cert {new}")
+    assert "already exists" in d.cli(f"new ssl cert {new}")
+    assert "Can't edit" in d.cli(f"add ssl crt-list {lst} {new}")  # still empty
+    assert "Transaction created" in put(d, new, (tmp_path / "n.pem").read_text())
+    assert "Success!" in d.cli(f"commit ssl cert {new}")
+    assert "Status: Unused" in d.cli(f"show ssl cert {new}")
+    assert "Success!" in d.cli(f"add ssl crt-list {lst} {new}")
+    assert ask(one, "n.example")[0] == "n.example"
+    shown = d.cli(f"show ssl crt-list -n {lst}")
+    assert shown.strip().splitlines() == [f"# {lst}", f"{certs}/a.pem:2", f"{certs}/b.pem:3 b.example", f"{new}:4"]
+    assert d.cli("show ssl crt-list").strip() == str(lst)
+    assert "Success!" in d.cli(f"add ssl crt-list {lst} <<\n{new} [alpn http/1.1] other.example\n")
+    assert ask(one, "other.example")[0] == "n.example"
+    assert "2 times" in d.cli(f"del ssl crt-list {lst} {new}")
+    assert "deleted in crtlist" in d.cli(f"del ssl crt-list {lst} {new}:5")
+    assert "in use" in d.cli(f"del ssl cert {new}")
+    assert "deleted in crtlist" in d.cli(f"del ssl crt-list {lst} {new}")
+    assert ask(one, "n.example")[0] == "a.example"
+    assert "deleted!" in d.cli(f"del ssl cert {new}")
+    assert new not in d.cli("show ssl cert")
+    assert "not found" in d.cli(f"del ssl crt-list {lst} {new}")
+
+
+# --- ticket keys ---
+
+
+def resumes(one, port, sess, out=None):
+    cmd = (f"(printf 'GET / HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n'; sleep 0.3) | "
+           f"openssl s_client -connect 127.0.0.1:{port} -ign_eof ")
+    done = one.run(cmd + (f"-sess_out {out}" if out else f"-sess_in {sess}"), check=False)
+    assert "HTTP/1.1 200" in done.stdout, done.stdout[-2000:]
+    return "Reused, TLS" in done.stdout
+
+
+@pytest.mark.parametrize("size", [48, 80])
+def test_ticket_keys_of_a_fleet(one, daemon, certs, size):
+    """Two hosts with one file of keys; then the keys are turned over while they run."""
+    keys = certs / "keys"
+    lines = [base64.b64encode(os.urandom(size)).decode() for _ in range(4)]
+    keys.write_text("\n".join(lines) + "\n")
+    text = cfg(f"crt {certs}/a.pem tls-ticket-keys {keys}")
+    d1 = daemon(one, text)
+    d2 = daemon(one, text.replace(":8443", ":8444"))
+    sess = one.lab.dir / "sess"
+    resumes(one, 8443, None, out=sess)
+    assert resumes(one, 8444, sess)
+    assert d1.cli("show tls-keys").strip().splitlines() == ["# id (file)", f"0 ({keys})"]
+    assert lines[3] in d1.cli("show tls-keys *") and lines[0] not in d1.cli("show tls-keys *")
+    extra = [base64.b64encode(os.urandom(size)).decode() for _ in range(2)]
+    assert "updated" in d2.cli(f"set ssl tls-key {keys} {extra[0]}")
+    assert resumes(one, 8444, sess)  # the oldest of three decrypts
+    assert "updated" in d2.cli(f"set ssl tls-key #0 {extra[1]}")
+    assert not resumes(one, 8444, sess)
+    assert "48 or 80" in d2.cli(f"set ssl tls-key {keys} AAAA")
+    assert "unknown" in d2.cli(f"set ssl tls-key /no/such {extra[0]}")
+
+
+def test_ticket_key_file_errors(one, certs):
+    def fails(text):
+        (certs / "keys").write_text(text)
+        (one.lab.dir / "t.cfg").write_text(cfg(f"crt {certs}/a.pem tls-ticket-keys {certs}/keys").replace(
+            "{sock}", str(one.lab.dir / "s.sock")))
+        done = one.run([os.environ["HG_BUILD"] + "/headgated" if "HG_BUILD" in os.environ else "build/headgated", "-c", "-f",
+                        one.lab.dir / "t.cfg"], check=False)
+        assert done.returncode != 0
+        return done.stdout + (done.stderr or "")
+
+    key = base64.b64encode(bytes(80)).decode()
+    assert "2 keys found, at least 3" in fails(f"{key}\n{key}\n")
+    assert "keys:2: a ticket key is 48 or 80 bytes" in fails(f"{key}\nhello\n{key}\n{key}\n")
+    assert "keys:3: this key has 48 bytes" in fails(f"{key}\n{key}\n{base64.b64encode(bytes(48)).decode()}\n")
+
+
+# --- OCSP ---
+
+
+@pytest.fixture
+def authority(one):
+    """A CA with a database, and a certificate of it in site.pem with its chain."""
+    d = one.lab.dir / "ca"
+    d.mkdir()
+    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=Test CA", "-days", "30", "-keyout", "ca.key",
+            "-out", "ca.crt", cwd=d)
+    openssl("req", "-new", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=site.example", "-keyout", "site.key", "-out", "site.csr",
+            cwd=d)
+    openssl("x509", "-req", "-in", "site.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-set_serial", "0x4711", "-days", "20",
+            "-out", "site.crt", cwd=d)
+    (d / "site.pem").write_text("".join((d / f).read_text() for f in ("site.crt", "ca.crt", "site.key")))
+    return d
+
+
+def ocsp_response(d, status="V", name="out.der", days=2):
+    revoked = "261101000000Z" if status == "R" else ""
+    (d / "index").write_text(f"{status}\t391231235959Z\t{revoked}\t4711\tunknown\t/CN=site.example\n")
+    openssl("ocsp", "-index", "index", "-CA", "ca.crt", "-rsigner", "ca.crt", "-rkey", "ca.key", "-issuer", "ca.crt", "-cert",
+            "site.crt", "-ndays", str(days), "-respout", name, cwd=d)
+    return (d / name).read_bytes()
+
+
+def stapled(one, flag="-tls1_3"):
+    done = one.run(f"openssl s_client -connect 127.0.0.1:8443 -status {flag} </dev/null", check=False)
+    m = re.search(r"Cert Status: (\w+)", done.stdout)
+    return m[1] if m else None
+
+
+def test_ocsp_stapling(one, daemon, certs, authority):
+    pem = authority / "site.pem"
+    ocsp_response(authority, name="site.pem.ocsp")
+    d = daemon(one, cfg(f"crt {pem} crt {certs}/a.pem"))
+    assert stapled(one) == "good" and stapled(one, "-tls1_2") == "good"
+    assert stapled(one, "-servername a.example") is None
+    assert d.cli("show ssl ocsp-response").strip().splitlines()[-1] == str(pem)
+    assert "Cert Status: good" in d.cli(f"show ssl ocsp-response {pem}")
+    assert "OCSP Response: good" in d.cli(f"show ssl cert {pem}")
+    revoked = base64.b64encode(ocsp_response(authority, "R")).decode()
+    assert "Transaction created" in put(d, f"{pem}.ocsp", revoked)
+    assert "Success!" in d.cli(f"commit ssl cert {pem}")
+    assert stapled(one) == "revoked"
+    assert "another certificate" in put(d, f"{certs}/a.pem.ocsp", revoked)
+    assert "not base64" in put(d, f"{pem}.ocsp", "!!!!")
+    assert "not an OCSP response" in put(d, f"{pem}.ocsp", "AAAA")
+    # A new file is taken by a reload; a faulty one leaves the certificate without, and says so.
+    (authority / "site.pem.ocsp").write_bytes(b"junk")
+    d.cli("reload")
+    assert stapled(one) is None
+    assert "goes without OCSP response" in d.output()
+    ocsp_response(authority, name="site.pem.ocsp")
+    d.cli("reload")
+    assert stapled(one) == "good"
+
+
+# --- faults of clients' certificates ---
+
+
+def test_ignored_errors(one, daemon, certs, authority):
+    """verify optional refuses a bad certificate as HAProxy does, unless its fault is named."""
+    openssl("req", "-new", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=old", "-keyout", "old.key", "-out", "old.csr", cwd=authority)
+    (authority / "ca.cnf").write_text("[ca]\ndefault_ca = x\n[x]\ndatabase = db\nnew_certs_dir = .\nrand_serial = yes\n"
+                                      "default_md = sha256\npolicy = p\n[p]\ncommonName = supplied\n")
+    (authority / "db").touch()
+    openssl("ca", "-batch", "-config", "ca.cnf", "-cert", "ca.crt", "-keyfile", "ca.key", "-in", "old.csr", "-out", "old.crt",
+            "-notext", "-startdate", "200101000000Z", "-enddate", "210101000000Z", cwd=authority)
+    (authority / "old.pem").write_text((authority / "old.crt").read_text() + (authority / "old.key").read_text())
+    head = "http-request return status 200 content-type text/plain lf-string \"%[ssl_c_verify] %[ssl_c_err] %[ssl_c_ca_err] %[ssl_c_used]\""
+    common = f"ssl crt {certs}/a.pem ca-file {authority}/ca.crt verify optional"
+    daemon(one, cfg(f"crt {certs}/a.pem", f"""
+    bind 127.0.0.1:8001 {common}
+    bind 127.0.0.1:8002 {common} crt-ignore-err 10
+    bind 127.0.0.1:8003 {common} crt-ignore-err 18,19 ca-ignore-err all
+    bind 127.0.0.1:8004 {common} crt-ignore-err all ca-ignore-err all no-ca-names
+    {head}"""))
+
+    def get(port, crt):
+        done = one.run(["curl", "-sk", "-m", "5", *(["--cert", str(crt)] if crt else []), f"https://127.0.0.1:{port}/"], check=False)
+        return done.stdout
+
+    old, stranger = authority / "old.pem", certs / "b.pem"
+    assert get(8001, None) == "0 0 0 0" and get(8001, old) == "" and get(8001, stranger) == ""
+    assert get(8002, old) == "10 10 0 1" and get(8002, stranger) == ""
+    assert get(8003, old) == "" and get(8003, stranger).endswith(" 18 0 1")
+    assert get(8004, old) == "10 10 0 1" and get(8004, stranger).endswith(" 18 0 1")
+    named = one.run("openssl s_client -connect 127.0.0.1:8003 </dev/null", check=False).stdout
+    unnamed = one.run("openssl s_client -connect 127.0.0.1:8004 </dev/null", check=False).stdout
+    assert "Acceptable client certificate CA names" in named and "No client certificate CA names sent" in unnamed

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What connections cost in memory, by the process's resident size: promises that are easily broken unseen."""
+
+import pytest
+from conftest import SLOW, connect, read_response, wait_for
+
+CFG = """
+global
+    stats socket {sock} level admin
+    nbthread 1
+    maxconn 9000
+defaults
+    mode http
+    timeout client 300s
+    timeout server 300s
+    timeout connect 5s
+    timeout http-request 300s
+    timeout http-keep-alive 300s
+frontend web
+    bind 127.0.0.1:8000
+    http-request return status 200
+"""
+GET = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"
+HALF = b"GET / HTTP/1.1\r\nHost: a.example\r\nX-Long: ab"
+
+
+def rss(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("VmRSS")) * 1024
+
+
+@pytest.mark.skipif(SLOW > 1, reason="a sanitizer's memory is not ours")
+@pytest.mark.parametrize("data, limit", [(GET, 560), (HALF, 12800)], ids=["idle", "half a head"])
+def test_per_connection(one, daemon, data, limit):
+    """A connection that waits for its next request: 512 bytes; one that is in the middle of a head: 12.5 KiB."""
+    d = daemon(one, CFG)
+    conns = []
+
+    def grow(n):
+        for _ in range(n):
+            c = connect(one, "127.0.0.1", 8000, timeout=30)
+            c.sendall(data)
+            if data == GET:
+                assert read_response(c)[0] == 200
+            conns.append(c)
+        # All of what was sent has been taken in: a connection behind the others is answered.
+        with connect(one, "127.0.0.1", 8000, timeout=30) as c:
+            c.sendall(GET)
+            read_response(c)
+        wait_for("all connections", lambda: int(d.stat("web", "FRONTEND")["scur"]) == len(conns), timeout=20 * SLOW)
+        return rss(d.proc.pid)
+
+    before = grow(300)
+    after = grow(1500)
+    for c in conns:
+        c.close()
+    assert (after - before) / 1500 <= limit, f"{(after - before) / 1500:.0f} bytes per connection"

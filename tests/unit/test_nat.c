@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * NAT from the control thread's side, on plain memory: what the sweep ends and what it leaves, and what a
+ * row's end does to counts and fingerprints.
+ */
+/* links: dp lb net conf expr http ev base */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+
+#include "dp/dp_priv.h"
+
+#define ROWS  128
+#define LINES HG_NAT_LINES(ROWS)
+#define IDLE  100
+#define NOW   1000u
+
+struct fixture {
+	struct dp_nat n;
+	struct hg_nat_conn conns[ROWS];
+	struct hg_nat_addrs addrs[ROWS];
+	struct hg_nat_line lines[LINES];
+	struct hg_live backends[4], services[4];
+};
+
+static int setup(void **state)
+{
+	struct fixture *f = aligned_alloc(64, sizeof(*f));
+
+	memset(f, 0, sizeof(*f));
+	f->n = (struct dp_nat){ .conns = f->conns,
+				.addrs = f->addrs,
+				.lines = f->lines,
+				.live_backends = f->backends,
+				.live_services = f->services,
+				.mask = ROWS - 1,
+				.line_mask = LINES - 1,
+				.max_backends = 4,
+				.max_services = 4,
+				.hash_seed = 7,
+				.tick_shift = 8,
+				.hz = 250 };
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	free(*state);
+	return 0;
+}
+
+static uint64_t hash_of(const struct fixture *f, const struct hg_nat_conn *c)
+{
+	struct hg_flow_key k = { .sport = c->client_port, .dport = c->vip_port, .proto = c->proto };
+
+	memcpy(k.src, f->addrs[c - f->conns].addr[HG_NAT_CLIENT], 16);
+	memcpy(k.dst, f->addrs[c - f->conns].addr[HG_NAT_VIP], 16);
+	return hg_flow_hash(&k, f->n.hash_seed);
+}
+
+/* A connection as the program leaves it: row, fingerprint, counts. */
+static void add(struct fixture *f, uint32_t row, unsigned st, unsigned age)
+{
+	struct hg_nat_conn *c = &f->conns[row];
+	uint64_t hash;
+	unsigned way = 0;
+
+	*c = (struct hg_nat_conn){ .life = HG_NAT_LIFE(st, NOW - age),
+				   .backend = 1 + row % 2,
+				   .service = 3,
+				   .client_port = htons((uint16_t)(1000 + row)),
+				   .vip_port = htons(80),
+				   .idle_ticks = IDLE,
+				   .proto = st >= HG_NAT_UDP_NEW ? 17 : 6 };
+	f->addrs[row].addr[HG_NAT_CLIENT][3] = htonl(0xcb007100 + row);
+	hash = hash_of(f, c);
+	while (f->lines[hg_line_of(hash, LINES - 1)].word[way])
+		way++;
+	f->lines[hg_line_of(hash, LINES - 1)].word[way] = HG_NAT_WORD(hash, row);
+	f->backends[c->backend].conns += (unsigned)hg_nat_is_counted(st);
+	f->services[3].conns += (unsigned)hg_nat_is_counted(st);
+}
+
+static unsigned words(const struct fixture *f)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < LINES * HG_NAT_WAYS; i++)
+		n += f->lines[i / HG_NAT_WAYS].word[i % HG_NAT_WAYS] != 0;
+	return n;
+}
+
+/* Each state at its limit with the sweep's grace, and one tick beyond. */
+static void test_limits(void **state)
+{
+	struct fixture *f = *state;
+
+	for (unsigned st = HG_NAT_SYN; st < HG_NAT_STATE_COUNT; st++) {
+		unsigned limit = hg_nat_seconds(st) ? hg_nat_seconds(st) : IDLE + IDLE / 8;
+
+		add(f, 2 * st, st, limit + 2);
+		add(f, 2 * st + 1, st, limit + 3);
+	}
+	assert_int_equal(dp_nat_sweep(&f->n, ROWS, NOW), HG_NAT_STATE_COUNT - HG_NAT_SYN);
+	for (unsigned st = HG_NAT_SYN; st < HG_NAT_STATE_COUNT; st++) {
+		assert_int_equal(HG_NAT_STATE(f->conns[2 * st].life), st);
+		assert_int_equal(f->conns[2 * st + 1].life, 0);
+	}
+	assert_int_equal(words(f), HG_NAT_STATE_COUNT - HG_NAT_SYN);
+	/* Seven states count; rows that were left are those of backend 1. */
+	assert_int_equal(f->backends[1].conns, 7);
+	assert_int_equal(f->backends[2].conns, 0);
+	assert_int_equal(f->services[3].conns, 7);
+	assert_int_equal(dp_nat_sweep(&f->n, ROWS, NOW), 0);
+}
+
+/* A clock behind the rows' ends nothing; a row somebody died in while writing it becomes free. */
+static void test_clock_and_claimed(void **state)
+{
+	struct fixture *f = *state;
+
+	add(f, 1, HG_NAT_OPEN, 0);
+	assert_int_equal(dp_nat_sweep(&f->n, ROWS, NOW - 1), 0);
+	assert_int_equal(dp_nat_sweep(&f->n, ROWS, NOW - 5000), 0);
+	assert_int_equal(f->backends[2].conns, 1);
+	f->conns[5].life = HG_NAT_LIFE(HG_NAT_CLAIMED, NOW);
+	assert_int_equal(dp_nat_sweep(&f->n, ROWS, NOW + 7), 0);
+	assert_int_equal(dp_nat_sweep(&f->n, ROWS, NOW + 8), 1);
+	assert_int_equal(f->conns[5].life, 0);
+	assert_int_equal(f->services[3].conns, 1);
+	/* Ticks wrap. */
+	f->conns[1].life = HG_NAT_LIFE(HG_NAT_OPEN, 0xfff0);
+	assert_int_equal(dp_nat_sweep(&f->n, ROWS, 0x60), 0);
+	assert_int_equal(dp_nat_sweep(&f->n, ROWS, 0x70), 1);
+	assert_int_equal(f->services[3].conns, 0);
+}
+
+/* Slices follow each other through the table, round and round. */
+static void test_slices(void **state)
+{
+	struct fixture *f = *state;
+	unsigned ended = 0;
+
+	for (uint32_t i = 0; i < ROWS; i++)
+		add(f, i, HG_NAT_UDP, IDLE + 20);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(dp_nat_sweep(&f->n, ROWS / 4, NOW), ROWS / 4);
+		ended += ROWS / 4;
+		assert_int_equal(f->services[3].conns, ROWS - ended);
+	}
+	assert_int_equal(words(f), 0);
+	add(f, 0, HG_NAT_UDP, IDLE + 20);
+	assert_int_equal(dp_nat_sweep(&f->n, ROWS / 4, NOW), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_clock_and_claimed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_slices, setup, teardown),
+	};
+
+	return cmocka_run_group_tests_name("nat", tests, NULL, NULL);
+}

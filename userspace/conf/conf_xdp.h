@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The datapath as `global` has it. Part of conf/conf.h, which includes it behind what it needs; nobody else does. */
+#ifndef CONF_CONF_XDP_H
+#define CONF_CONF_XDP_H
+
+#include <headgate/guard.h>
+#include <headgate/steer.h>
+#include <headgate/syn.h>
+
+/* An address prefix, as many of them are kept: IPv4 in the first four bytes. Host bits are 0. */
+struct conf_prefix {
+	uint8_t addr[16];
+	uint8_t bits;
+	bool is_v6;
+};
+/* The order of lists of prefixes; 0: equal. */
+int conf_prefix_compare(const void *a, const void *b);
+struct conf_prefix conf_prefix_of(const struct addr_prefix *p);
+
+/* `xdp guard …`, by enum hg_limit_kind. */
+struct conf_xdp_limit {
+	uint32_t rate; /* per second; 0: no limit */
+	uint64_t burst;
+};
+
+/* "50k/s" and "60k", or no burst (p NULL). -EINVAL: no rate, -ERANGE: no such burst. */
+HG_WUR int conf_limit_parse(struct str rate, struct str burst, struct conf_xdp_limit *ret);
+
+/* The same lines in a section: of each of its services. */
+struct conf_guard {
+	struct conf_xdp_limit syn_rate;
+	uint32_t max_conn; /* 0: no limit */
+	bool has_allow; /* only for these: */
+	struct conf_prefix *allow; /* in order, each once */
+	unsigned n_allow;
+};
+
+/* `xdp guard syn-cookies`. */
+struct conf_xdp_syn {
+	uint8_t mode; /* enum hg_syn_mode */
+	bool is_set;
+	uint32_t rate; /* SYNs per second of a service that switch its cookies on */
+};
+
+/* `xdp steer`. */
+enum conf_steer { CONF_STEER_OFF, CONF_STEER_AUTO, CONF_STEER_CPUS };
+struct conf_xdp_steer {
+	uint8_t mode; /* enum conf_steer */
+	bool is_set;
+	uint64_t cpus[HG_STEER_MAX / 64]; /* CONF_STEER_CPUS */
+};
+/* "0-3,8" into ret->cpus; -EINVAL. */
+int conf_cpus_parse(struct str text, struct conf_xdp_steer *ret);
+
+enum conf_xdp_mode { CONF_XDP_AUTO, CONF_XDP_NATIVE, CONF_XDP_GENERIC };
+enum { CONF_VLAN_AUTO = 0, CONF_VLAN_KEEP = 0xffff }; /* between them: a VLAN id */
+struct conf_xdp_interface {
+	struct list link;
+	struct conf_pos pos;
+	char *name;
+	uint16_t vlan; /* that frames to its own next hops leave with; auto: none */
+	uint8_t mode; /* enum conf_xdp_mode */
+	bool is_exclusive;
+};
+
+#endif

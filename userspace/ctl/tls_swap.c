@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What workers use of TLS, built again from the current snapshot's certificate store and put in place of what was
+ * there, while they go on: they read one pointer per connection. The old ones are let go when no worker
+ * can be about to take a reference; connections keep theirs. Control thread.
+ */
+#include <errno.h>
+
+#include "base/mem.h"
+#include "ctl/ctl_priv.h"
+
+struct swap {
+	struct tls_server **servers; /* by bind; NULL: clear */
+	struct tls_client **clients; /* those with a certificate of their own, in order */
+	unsigned n_clients;
+};
+
+/* Calls `fn` for every server line that shows a certificate. */
+static int each_client(struct ctl *ctl,
+		       int (*fn)(struct ctl *ctl, struct conf_proxy *px, struct conf_server *srv,
+				 struct swap *sw, struct err *err),
+		       struct swap *sw, struct err *err)
+{
+	struct list *p, *l;
+
+	list_for_each(p, &ctl->current->conf->proxies) {
+		struct conf_proxy *px = list_entry(p, struct conf_proxy, link);
+
+		list_for_each(l, &px->servers) {
+			struct conf_server *srv = list_entry(l, struct conf_server, link);
+			int rc;
+
+			if (!srv->crt || !srv->needs_tls)
+				continue;
+			rc = fn(ctl, px, srv, sw, err);
+			if (rc)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+static int count_client(struct ctl *ctl, struct conf_proxy *px, struct conf_server *srv,
+			struct swap *sw, struct err *err)
+{
+	sw->n_clients++;
+	return 0;
+}
+
+static int build_client(struct ctl *ctl, struct conf_proxy *px, struct conf_server *srv,
+			struct swap *sw, struct err *err)
+{
+	return tls_client_new(ctl->current->certs, srv, &ctl->current->conf->global,
+			      &sw->clients[sw->n_clients++], err);
+}
+
+static int put_client(struct ctl *ctl, struct conf_proxy *px, struct conf_server *srv,
+		      struct swap *sw, struct err *err)
+{
+	struct tls_client *_Atomic *at = &ctl->current->tls[px->index][srv->pos_in_backend];
+	struct tls_client *old = atomic_exchange_explicit(at, sw->clients[sw->n_clients++],
+							  memory_order_acq_rel);
+
+	tls_client_retire(old);
+	quiesce_after(&ctl->registry, tls_client_release, old);
+	return 0;
+}
+
+static void swap_free(struct ctl *ctl, struct swap *sw, bool is_failed)
+{
+	for (unsigned i = 0; is_failed && sw->servers && i < ctl->current->n_binds; i++) {
+		if (sw->servers[i]) {
+			tls_server_retire(sw->servers[i]);
+			tls_server_release(sw->servers[i]);
+		}
+	}
+	for (unsigned i = 0; is_failed && sw->clients && i < sw->n_clients; i++) {
+		if (sw->clients[i]) {
+			tls_client_retire(sw->clients[i]);
+			tls_client_release(sw->clients[i]);
+		}
+	}
+	mem_free(sw->servers);
+	mem_free(sw->clients);
+}
+
+static int swap_build(struct ctl *ctl, struct swap *sw, struct err *err)
+{
+	struct proxy_snapshot *snap = ctl->current;
+	int rc = each_client(ctl, count_client, sw, err);
+
+	sw->servers = mem_zalloc((snap->n_binds + 1) * sizeof(struct tls_server *));
+	sw->clients = mem_zalloc((sw->n_clients + 1) * sizeof(struct tls_client *));
+	sw->n_clients = 0;
+	if (!sw->servers || !sw->clients)
+		return err_set(err, -ENOMEM, "out of memory");
+	cert_store_recount(snap->certs);
+	for (unsigned i = 0; i < snap->n_binds && rc == 0; i++) {
+		if (snap->binds[i].conf->is_ssl)
+			rc = tls_server_new(snap->certs, snap->binds[i].conf, &snap->conf->global,
+					    &sw->servers[i], err);
+	}
+	return rc ? rc : each_client(ctl, build_client, sw, err);
+}
+
+int ctl_rebuild_tls(struct ctl *ctl, struct err *err)
+{
+	struct proxy_snapshot *snap = ctl->current;
+	struct swap sw = { 0 };
+	int rc = swap_build(ctl, &sw, err);
+
+	if (rc) {
+		swap_free(ctl, &sw, true);
+		return rc;
+	}
+	for (unsigned i = 0; i < snap->n_binds; i++) {
+		struct tls_server *old;
+
+		if (!sw.servers[i])
+			continue;
+		old = atomic_exchange_explicit(&snap->binds[i].tls, sw.servers[i],
+					       memory_order_acq_rel);
+		tls_server_retire(old);
+		quiesce_after(&ctl->registry, tls_server_release, old);
+	}
+	sw.n_clients = 0;
+	(void)each_client(ctl, put_client, &sw, err);
+	swap_free(ctl, &sw, false);
+	return 0;
+}
+
+void ctl_recount_certs(struct ctl *ctl)
+{
+	struct swap sw = { 0 };
+	struct err err;
+
+	(void)swap_build(ctl, &sw, &err);
+	swap_free(ctl, &sw, true);
+}

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Certificates that change while we run, by the runtime API. A built store is frozen: it stands for what was
+ * read then and never looks at the disk again, so that committing one certificate does not pick up another that
+ * somebody is half way through copying. Changes live until the next reload, when files are the truth again. Control
+ * thread; what workers use was built from the store and is replaced as a whole (ctl/cmd_ssl.c).
+ */
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/ocsp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "net/tls_priv.h"
+
+void cert_store_freeze(struct cert_store *s)
+{
+	s->is_frozen = true;
+}
+
+/* --- using a frozen store --- */
+
+static struct cert *cert_at(const struct cert_store *s, const char *path)
+{
+	return namemap_get(&s->certs, str_from_cstr(path));
+}
+
+static int compare_certs(const void *a, const void *b)
+{
+	return strcmp((*(struct cert *const *)a)->path, (*(struct cert *const *)b)->path);
+}
+
+static bool is_directly_in(const struct cert *c, const char *dir)
+{
+	size_t n = strlen(dir);
+
+	return !c->is_live && c->x509 && strncmp(c->path, dir, n) == 0 && c->path[n] == '/' &&
+	       !strchr(c->path + n + 1, '/');
+}
+
+/* In the order of their names, as they were read. */
+static int use_frozen_dir(struct cert_store *s, const char *dir,
+			  int (*use)(void *ctx, struct cert *cert, struct err *err), void *ctx,
+			  struct err *err)
+{
+	struct cert **found = mem_alloc((s->certs.n + 1) * sizeof(struct cert *));
+	size_t n = 0;
+	int r = 0;
+
+	if (!found)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < s->certs.cap; i++) {
+		struct cert *c = s->certs.slots[i].key ? s->certs.slots[i].value : NULL;
+
+		if (c && is_directly_in(c, dir))
+			found[n++] = c;
+	}
+	qsort(found, n, sizeof(struct cert *), compare_certs);
+	for (size_t i = 0; i < n && r == 0; i++) {
+		found[i]->is_used = true;
+		r = use(ctx, found[i], err);
+	}
+	mem_free(found);
+	if (r == 0 && n == 0)
+		return err_set(err, -ENOENT, "certificate '%s' is not loaded", dir);
+	return r;
+}
+
+static int use_frozen_bundle(struct cert_store *s, const char *path,
+			     int (*use)(void *ctx, struct cert *cert, struct err *err), void *ctx,
+			     unsigned *ret_n, struct err *err)
+{
+	static const char *const types[] = { "rsa", "ecdsa", "dsa" };
+
+	*ret_n = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		char full[4096];
+		int n = snprintf(full, sizeof(full), "%s.%s", path, types[i]), r;
+		struct cert *c;
+
+		if (n < 0 || (size_t)n >= sizeof(full) || !cert_at(s, full))
+			continue;
+		r = cert_store_get(s, full, &c, err);
+		if (r == 0)
+			r = use(ctx, c, err);
+		if (r)
+			return r;
+		(*ret_n)++;
+	}
+	return 0;
+}
+
+int cert_store_each_frozen(struct cert_store *s, const char *path,
+			   int (*use)(void *ctx, struct cert *cert, struct err *err), void *ctx,
+			   struct err *err)
+{
+	struct cert *c;
+	unsigned n;
+	int r;
+
+	if (cert_at(s, path)) {
+		r = cert_store_get(s, path, &c, err);
+		return r ? r : use(ctx, c, err);
+	}
+	r = use_frozen_bundle(s, path, use, ctx, &n, err);
+	return r || n ? r : use_frozen_dir(s, path, use, ctx, err);
+}
+
+/* --- one certificate --- */
+
+void cert_store_recount(struct cert_store *s)
+{
+	for (size_t i = 0; i < s->certs.cap; i++) {
+		struct cert *c = s->certs.slots[i].key ? s->certs.slots[i].value : NULL;
+
+		if (c)
+			c->is_used = false;
+	}
+}
+
+int cert_store_new_cert(struct cert_store *s, const char *path, struct err *err)
+{
+	struct cert *c;
+	void **slot;
+
+	if (cert_at(s, path))
+		return err_set(err, -EEXIST, "certificate '%s' already exists", path);
+	c = cert_new(path);
+	slot = c ? namemap_put(&s->certs, str_from_cstr(path)) : NULL;
+	if (!slot) {
+		cert_put(c);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	c->is_live = true;
+	*slot = c;
+	return 0;
+}
+
+int cert_store_del_cert(struct cert_store *s, const char *path, struct err *err)
+{
+	struct cert *c = cert_at(s, path);
+	void **slot;
+
+	if (!c)
+		return err_set(err, -ENOENT, "certificate '%s' doesn't exist", path);
+	if (c->is_used)
+		return err_set(err, -EBUSY, "certificate '%s' in use, can't be deleted", path);
+	slot = namemap_put(&s->certs, str_from_cstr(path));
+	if (!slot)
+		return err_set(err, -ENOMEM, "out of memory");
+	cert_put(c);
+	*slot = NULL;
+	return 0;
+}
+
+/* A copy of what `old` holds, to be changed. */
+static struct cert *cert_copy(const struct cert *old)
+{
+	struct cert *c = cert_new(old->path);
+
+	if (!c)
+		return NULL;
+	c->is_live = old->is_live;
+	if (old->x509 && X509_up_ref(old->x509))
+		c->x509 = old->x509;
+	if (old->key && EVP_PKEY_up_ref(old->key))
+		c->key = old->key;
+	c->chain = old->chain ? X509_chain_up_ref(old->chain) : NULL;
+	if ((old->x509 && !c->x509) || (old->key && !c->key) || (old->chain && !c->chain)) {
+		cert_put(c);
+		return NULL;
+	}
+	return c;
+}
+
+static int stage_pem(struct cert *c, struct str payload, struct err *err)
+{
+	EVP_PKEY *key = c->key;
+	int r;
+
+	X509_free(c->x509);
+	sk_X509_pop_free(c->chain, X509_free);
+	c->x509 = NULL;
+	c->chain = NULL;
+	c->key = NULL;
+	ocsp_free(c->ocsp);
+	c->ocsp = NULL;
+	r = cert_read_pem(c, c->path, payload, false, err);
+	/* A text without key is the certificate of the key that is there. */
+	if (c->key)
+		EVP_PKEY_free(key);
+	else
+		c->key = key;
+	if (r == 0 && !c->x509)
+		r = err_set(err, -EINVAL, "no certificate in the payload for '%s'", c->path);
+	return r;
+}
+
+static int stage_key(struct cert *c, struct str payload, struct err *err)
+{
+	EVP_PKEY *old = c->key;
+	int r;
+
+	c->key = NULL;
+	r = cert_read_pem(c, c->path, payload, true, err);
+	if (r == 0 && !c->key)
+		r = err_set(err, -EINVAL, "no private key in the payload for '%s'", c->path);
+	if (c->key)
+		EVP_PKEY_free(old);
+	else
+		c->key = old;
+	return r;
+}
+
+/* Line breaks inside are good. mem_free() the result. */
+static int decode_base64(struct str text, char **ret, size_t *ret_len)
+{
+	EVP_ENCODE_CTX *ctx = EVP_ENCODE_CTX_new();
+	unsigned char *out = mem_alloc(text.len + 64);
+	int n = 0, last = 0, r = 0;
+
+	if (!ctx || !out || text.len > INT32_MAX / 2) {
+		r = -ENOMEM;
+	} else {
+		EVP_DecodeInit(ctx);
+		if (EVP_DecodeUpdate(ctx, out, &n, (const unsigned char *)text.p, (int)text.len) <
+			    0 ||
+		    EVP_DecodeFinal(ctx, out + n, &last) != 1)
+			r = -EINVAL;
+	}
+	EVP_ENCODE_CTX_free(ctx);
+	ERR_clear_error();
+	if (r) {
+		mem_free(out);
+		return r;
+	}
+	*ret = (char *)out;
+	*ret_len = (size_t)(n + last);
+	return 0;
+}
+
+static int stage_ocsp(struct cert *c, struct str payload, struct err *err)
+{
+	struct ocsp_staple *o;
+	char *der;
+	size_t len;
+	int r;
+
+	if (!c->x509)
+		return err_set(err, -EINVAL, "'%s' has no certificate yet", c->path);
+	r = decode_base64(payload, &der, &len);
+	if (r)
+		return err_set(err, r, r == -ENOMEM ? "out of memory" : "not base64");
+	r = ocsp_parse(c, str_make(der, len), &o, err);
+	mem_free(der);
+	if (r)
+		return r;
+	ocsp_free(c->ocsp);
+	c->ocsp = o;
+	return 0;
+}
+
+/* What a name such as "site.pem.key" adds to the certificate "site.pem". */
+static const struct cert_part {
+	struct str suffix;
+	int (*stage)(struct cert *c, struct str payload, struct err *err);
+} parts[] = {
+	{ { ".key", 4 }, stage_key },
+	{ { ".ocsp", 5 }, stage_ocsp },
+};
+
+struct cert_change {
+	struct cert *cert;
+};
+
+/* The certificate that a name means: itself, or with one of the suffixes above. */
+static const struct cert *find_named(const struct cert_store *s, const char *name,
+				     const struct cert_part **ret_part)
+{
+	struct str n = str_from_cstr(name);
+	const struct cert *c = cert_at(s, name);
+
+	*ret_part = NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(parts) && !c; i++) {
+		if (!str_is_suffix(n, parts[i].suffix))
+			continue;
+		c = namemap_get(&s->certs, str_sub(n, 0, n.len - parts[i].suffix.len));
+		*ret_part = c ? &parts[i] : NULL;
+	}
+	return c;
+}
+
+int cert_change_stage(struct cert_store *s, struct cert_change **change, const char *name,
+		      struct str payload, bool *ret_is_first, struct err *err)
+{
+	const struct cert_part *part;
+	const struct cert *old = find_named(s, name, &part);
+	struct cert_change *ch = *change;
+	struct cert *c;
+	int r;
+
+	if (!old)
+		return err_set(err, -ENOENT,
+			       "the certificate '%s' does not exist: 'new ssl cert' makes one",
+			       name);
+	if (ch && strcmp(ch->cert->path, old->path) != 0)
+		return err_set(
+			err, -EBUSY,
+			"the ongoing transaction is about '%s' but you are trying to set '%s'",
+			ch->cert->path, name);
+	c = cert_copy(ch ? ch->cert : old);
+	if (!c)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = part ? part->stage(c, payload, err) : stage_pem(c, payload, err);
+	if (r) {
+		cert_put(c);
+		return r;
+	}
+	*ret_is_first = !ch;
+	if (!ch)
+		*change = ch = mem_zalloc(sizeof(*ch));
+	if (!ch) {
+		cert_put(c);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	cert_put(ch->cert);
+	ch->cert = c;
+	return 0;
+}
+
+const char *cert_change_path(const struct cert_change *ch)
+{
+	return ch->cert->path;
+}
+
+const struct cert *cert_change_cert(const struct cert_change *ch)
+{
+	return ch->cert;
+}
+
+void cert_change_free(struct cert_change *ch)
+{
+	if (!ch)
+		return;
+	cert_put(ch->cert);
+	mem_free(ch);
+}
+
+/* The change's certificate and the store's change places: again to take it back. */
+static int swap_cert(struct cert_store *s, struct cert_change *ch)
+{
+	void **slot = namemap_put(&s->certs, str_from_cstr(ch->cert->path));
+	struct cert *old;
+
+	if (!slot)
+		return -ENOMEM;
+	old = *slot;
+	*slot = ch->cert;
+	ch->cert = old;
+	return 0;
+}
+
+int cert_change_apply(struct cert_store *s, struct cert_change *ch, struct err *err)
+{
+	struct cert *c = ch->cert;
+	int r = 0;
+
+	if (!c->x509 || !c->key)
+		return err_set(err, -EINVAL, "'%s' has no %s yet", c->path,
+			       c->x509 ? "private key" : "certificate");
+	if (!cert_at(s, c->path))
+		return err_set(err, -ENOENT, "certificate '%s' was deleted meanwhile", c->path);
+	if (c->n_names == 0)
+		r = cert_finish(c, err);
+	if (r == 0 && swap_cert(s, ch))
+		r = err_set(err, -ENOMEM, "out of memory");
+	return r;
+}
+
+void cert_change_revert(struct cert_store *s, struct cert_change *ch)
+{
+	/* The key is there: nothing is allocated. */
+	BUG_ON(swap_cert(s, ch));
+}
+
+/* --- crt-lists --- */
+
+static int put_list(struct cert_store *s, const char *path, char *text)
+{
+	void **slot = namemap_put(&s->lists, str_from_cstr(path));
+
+	if (!slot) {
+		mem_free(text);
+		return -ENOMEM;
+	}
+	mem_free(*slot);
+	*slot = text;
+	return 0;
+}
+
+static const char *list_at(const struct cert_store *s, const char *path)
+{
+	return namemap_get(&s->lists, str_from_cstr(path));
+}
+
+int cert_store_list_add(struct cert_store *s, const char *path, struct str line, char **ret_old,
+			struct err *err)
+{
+	const char *old = list_at(s, path);
+	size_t n = old ? strlen(old) : 0;
+	char *text;
+
+	if (!old)
+		return err_set(err, -ENOENT, "crt-list '%s' does not exist", path);
+	*ret_old = mem_strdup(str_from_cstr(old));
+	text = mem_alloc(n + line.len + 3);
+	if (!text || !*ret_old) {
+		mem_free(text);
+		mem_free(*ret_old);
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	snprintf(text, n + line.len + 3, "%s%s" STR_FMT "\n", old,
+		 n && old[n - 1] != '\n' ? "\n" : "", STR_ARG(line));
+	return put_list(s, path, text) ? err_set(err, -ENOMEM, "out of memory") : 0;
+}
+
+/* "cert[:line]" out of the text, its line left empty so that the others keep their numbers. */
+static int cut_entry(char *text, struct str cert, unsigned number, struct err *err)
+{
+	unsigned line = 0, n_found = 0;
+	char *begin = NULL;
+	size_t len = 0;
+
+	for (char *p = text; *p;) {
+		size_t n = strcspn(p, "\n");
+		struct str s = str_trim(str_make(p, n));
+		size_t word = 0;
+
+		line++;
+		while (word < s.len && s.p[word] != ' ' && s.p[word] != '\t')
+			word++;
+		if (str_is_eq(str_sub(s, 0, word), cert) && (number == 0 || number == line)) {
+			n_found++;
+			begin = p;
+			len = n;
+		}
+		p += n + (p[n] == '\n');
+	}
+	if (n_found == 0)
+		return err_set(err, -ENOENT, "certificate '" STR_FMT "' not found in the crt-list",
+			       STR_ARG(cert));
+	if (n_found > 1)
+		return err_set(err, -EINVAL,
+			       "certificate '" STR_FMT "' is there %u times: add ':<line>', as "
+			       "'show ssl crt-list -n' tells",
+			       STR_ARG(cert), n_found);
+	memmove(begin, begin + len, strlen(begin + len) + 1);
+	return 0;
+}
+
+int cert_store_list_del(struct cert_store *s, const char *path, struct str cert, unsigned number,
+			char **ret_old, struct err *err)
+{
+	const char *old = list_at(s, path);
+	char *text;
+	int r;
+
+	if (!old)
+		return err_set(err, -ENOENT, "crt-list '%s' does not exist", path);
+	*ret_old = mem_strdup(str_from_cstr(old));
+	text = mem_strdup(str_from_cstr(old));
+	r = text && *ret_old ? cut_entry(text, cert, number, err)
+			     : err_set(err, -ENOMEM, "out of memory");
+	if (r) {
+		mem_free(text);
+		mem_free(*ret_old);
+		return r;
+	}
+	return put_list(s, path, text) ? err_set(err, -ENOMEM, "out of memory") : 0;
+}
+
+int cert_store_list_restore(struct cert_store *s, const char *path, char *text)
+{
+	return put_list(s, path, text);
+}
+
+int cert_store_each_list(const struct cert_store *s,
+			 int (*fn)(void *ctx, const char *path, const char *text), void *ctx)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < s->lists.cap && r == 0; i++) {
+		if (s->lists.slots[i].key && s->lists.slots[i].value)
+			r = fn(ctx, s->lists.slots[i].key, s->lists.slots[i].value);
+	}
+	return r;
+}
