@@ -455,3 +455,41 @@ def test_limit_and_end_of_a_frontend(d, one):
     assert d.stat("fe", "FRONTEND")["status"] == "OPEN"
     for s in held:
         s.close()
+
+
+def test_show_errors(one, daemon):
+    def liar(_, conn, _n):
+        conn.recv(4096)
+        conn.sendall(b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n")
+
+    one.liar = ScriptedServer(one, "127.0.0.1", 9001, liar)
+    d = daemon(one, CFG + "listen quiet\n    bind 127.0.0.1:8009\n")
+    stamp = r"\[\d\d/[A-Z][a-z][a-z]/\d{4}:\d\d:\d\d:\d\d\.\d{3}\]"
+    assert re.fullmatch(rf"Total events captured on {stamp} : 0\n\n", d.cli("show errors"))
+    long = b"x" * 70
+    raw(one, "127.0.0.1", 8000, b"GET / HTTP/1.1\r\nHost: a\r\nlong: " + long + b"\\\r\nbad\t\x01name: 1\r\n\r\n")
+    raw(one, "127.0.0.1", 8001, LAST)
+    text = wait_for("both events", lambda: (t := d.cli("show errors")) and ": 2\n" in t and t)
+    head, req, rsp = text.split(" \n[")
+    assert re.fullmatch(rf"Total events captured on {stamp} : 2\n", head)
+    req = req.splitlines()
+    assert re.fullmatch(rf"{stamp[2:]} frontend web \(#2\): invalid request", req[0]), req[0]
+    assert re.fullmatch(r"  backend <NONE> \(#-1\), server <NONE> \(#-1\), event #0, src 127\.0\.0\.1:\d+", req[1]), req[1]
+    assert re.fullmatch(r"  buffer starts at 0 \(including 0 out\), \d+ free,", req[2]), req[2]
+    assert re.fullmatch(r"  len 120, wraps at \d+, error at position 107", req[3]), req[3]
+    assert req[5] == "  H1 msg state MSG_HDR_NAME(17), H1 msg flags 0x00000000"
+    assert req[7].startswith("  reason: field name is not a token")
+    assert req[9:] == [r"  00000  GET / HTTP/1.1\r\n", r"  00016  Host: a\r\n",
+                       "  00025  long: " + "x" * 64, "  00095+ " + "x" * 6 + r"\\\r\n",
+                       r"  00104  bad\t\x01name: 1\r\n", r"  00118  \r\n"], req[9:]
+    rsp = rsp.splitlines()
+    assert re.fullmatch(rf"{stamp[2:]} backend be \(#4\): invalid response", rsp[0]), rsp[0]
+    assert re.match(r"  frontend fe \(#3\), server s3 \(#1\), event #1, src 127\.0\.0\.1:", rsp[1]), rsp[1]
+    assert rsp[5].startswith("  H1 msg state MSG_HDR_NAME(17)")
+
+    def shown(args):
+        return re.findall(r"invalid (\w+)", d.cli(f"show errors {args}"))
+
+    assert [shown(x) for x in ("web", "be", "3", "quiet", "-1 request", "response", "be request")] == [
+        ["request"], ["response"], ["response"], [], ["request"], ["response"], []]
+    assert d.cli("show errors nope").strip() == "No such proxy."

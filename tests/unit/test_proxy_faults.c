@@ -193,6 +193,71 @@ static void test_server_lies(void **state)
 	}
 }
 
+/* What `show errors` says of the one section, NULL: nothing. */
+static struct invalid_msg *invalid_of(unsigned which)
+{
+	struct proxy_snapshot *s = container_of(atomic_load(&env.hub.current),
+						struct proxy_snapshot, snap);
+	struct invalid_msg *m;
+
+	assert_int_equal(invalid_get(s->backends[0], which, &m), 0);
+	return m;
+}
+
+static void test_invalid_messages_are_kept(void **state)
+{
+	static const struct {
+		bool is_response;
+		const char *text; /* from the client, or from the server */
+		const char *kept;
+		uint32_t error_at;
+		uint8_t error;
+		uint64_t offset;
+	} cases[] = {
+		{ false, "GET / HTTP/1.1\r\nHost: a\r\nbad name: x\r\n\r\n", "GET /", 28,
+		  HTTP_ERR_BAD_FIELD_NAME, 0 },
+		{ false, "GET /a\001b HTTP/1.1\r\nHost: a\r\n\r\n", "GET /a\001b", 6,
+		  HTTP_ERR_BAD_TARGET, 0 },
+		{ false,
+		  "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: "
+		  "chunked\r\n\r\n3\r\nabc\r\nzz\r\n",
+		  "3\r\nabc\r\nzz\r\n", 8, HTTP_ERR_BAD_CHUNK, 56 },
+		{ true, "HTTP/1.1 200 OK\r\nA\001: b\r\n\r\n", "HTTP/1.1 200", 18,
+		  HTTP_ERR_BAD_FIELD_NAME, 0 },
+		{ true, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd",
+		  "3\r\nabcd", 6, HTTP_ERR_BAD_CHUNK, 47 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct invalid_msg *m, *other;
+
+		origin_start(&origin, serve_text_and_close);
+		origin.answer = cases[i].is_response ? cases[i].text : HELLO;
+		start_simple("");
+		assert_null(invalid_of(INVALID_REQUEST));
+		(void)ask_once(port, CLOSE); /* nothing wrong, or the server's fault */
+		if (!cases[i].is_response) {
+			assert_int_equal(env.shared.n_invalid, 0);
+			(void)ask_once(port, cases[i].text);
+		}
+		expect_log(" px ");
+		m = invalid_of(cases[i].is_response ? INVALID_RESPONSE : INVALID_REQUEST);
+		other = invalid_of(cases[i].is_response ? INVALID_REQUEST : INVALID_RESPONSE);
+		if (!m || other || m->error != cases[i].error || m->error_at != cases[i].error_at ||
+		    m->offset != cases[i].offset || m->len >= m->room ||
+		    strncmp(m->bytes, cases[i].kept, strlen(cases[i].kept)) != 0)
+			fail_msg("case %zu: %s, error %u at %u of '%.*s' from %lu", i,
+				 m ? "kept" : "lost", m ? m->error : 0, m ? m->error_at : 0,
+				 m ? (int)m->len : 0, m ? m->bytes : "",
+				 (unsigned long)(m ? m->offset : 0));
+		assert_int_equal(env.shared.n_invalid, 1);
+		assert_string_equal(m->server, cases[i].is_response || m->is_in_body ? "s1" : "");
+		assert_int_equal(m->src.sa.sa_family, AF_INET);
+		mem_free(m);
+		stop_all();
+	}
+}
+
 static void test_client_timeouts(void **state)
 {
 	char *a;
@@ -751,6 +816,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_server_lies),
+		cmocka_unit_test(test_invalid_messages_are_kept),
 		cmocka_unit_test(test_client_timeouts),
 		cmocka_unit_test(test_client_gone),
 		cmocka_unit_test(test_queue),

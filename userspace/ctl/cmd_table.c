@@ -14,6 +14,8 @@ static const struct cmd_row show_rows[] = {
 	{ "show cli level", U, cmd_show_cli_level, "", "level of this connection" },
 	{ "show cli sockets", O, cmd_show_cli_sockets, "", "sockets of this API" },
 	{ "show env", O, cmd_show_env, "[var]", "environment of the process" },
+	{ "show errors", O, cmd_show_errors, "[<iid>|<proxy>] [request|response]",
+	  "last invalid request and response of each section" },
 	{ "show fd", O, cmd_show_fd, "[from]", "open descriptors with their addresses" },
 	{ "show guard", U, cmd_show_guard, "", "limits that the kernel tier enforces" },
 	{ "show info", U, cmd_show_info, "[typed|json]", "information about the process" },

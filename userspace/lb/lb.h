@@ -149,6 +149,7 @@ const char *check_status_text(enum check_status s); /* "Layer4 check passed" */
 
 struct lb_backend;
 struct dns_user;
+struct invalid_msg; /* proxy/proxy.h */
 
 /* One waiting stream. Embedded in it; zeroed before first use. */
 struct queue_entry {
@@ -300,6 +301,8 @@ struct lb_backend {
 	_Atomic uint64_t waiting[LB_MAX_WORKERS / 64];
 	_Atomic uint32_t fullconn; /* newest configuration */
 	_Atomic bool may_redispatch; /* option redispatch */
+	struct invalid_msg *invalid[2]; /* proxy's: last invalid request, response; for mem_free() */
+	_Atomic bool is_invalid_busy[2]; /* of each: a thread reads or writes it. The others give way */
 	uint64_t last_change_s, downtime_s, down_since_s; /* control */
 	uint32_t n_down_times;
 	struct lb_backend_worker *w; /* [n_workers] */

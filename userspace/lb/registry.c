@@ -136,6 +136,8 @@ static void backend_free(struct lb_registry *r, struct lb_backend *be)
 	mem_free(be->servers);
 	mem_free(be->next_servers);
 	mem_free(be->name);
+	for (unsigned i = 0; i < ARRAY_SIZE(be->invalid); i++)
+		mem_free(be->invalid[i]);
 	lb_free_aligned(be->w);
 	lb_free_aligned(be);
 }

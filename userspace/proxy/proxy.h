@@ -58,6 +58,7 @@ struct proxy_shared {
 	_Atomic uint32_t pattern_edits; /* changes of lists under way to control */
 	_Atomic uint32_t bans; /* mails of xdp-drop under way to control */
 	_Atomic uint64_t bans_lost; /* not sent: too many under way, or no memory */
+	_Atomic uint64_t n_invalid; /* messages that broke HTTP/1: ids of `show errors` */
 	uint64_t start_wall_ns; /* of the process; set before the first worker starts */
 	struct source_view sources; /* likewise: what the kernel tier knows of clients */
 	_Atomic uint64_t comp_rate; /* compress.c: bytes given to compression in this second */
@@ -128,6 +129,29 @@ void worker_shutdown_server(struct worker *w, struct server *s, char code);
 void worker_resume(struct worker *w); /* a limit of connections may have risen */
 /* Frontend listeners of `px` (by name): paused, resumed. `disable|enable frontend`. */
 void worker_pause_frontend(struct worker *w, struct str name, bool pause);
+
+/* --- show errors -------------------------------------------------------------------------------- */
+
+#define INVALID_BYTES 16384 /* kept of a message */
+enum { INVALID_REQUEST, INVALID_RESPONSE }; /* index of lb_backend.invalid */
+
+/* The last message of a section that broke HTTP/1. */
+struct invalid_msg {
+	bool is_in_body, has_other;
+	uint8_t error; /* enum http_error */
+	uint64_t id; /* of the event, counted over the process */
+	uint64_t wall_ns;
+	uint64_t offset; /* of bytes[0] in what this exchange received */
+	uint64_t chunk_left, body_len; /* of a body: bytes announced */
+	uint32_t stream_flags;
+	uint32_t len, error_at, room; /* bytes; offset in them, at most len; size of the buffer they were in */
+	struct addr src; /* the client */
+	uint32_t other_id, server_id; /* iid of the section at the other end, svid; 0: none */
+	char other[128], server[128];
+	char bytes[INVALID_BYTES];
+};
+/* A copy of the last one, to be given to mem_free(); NULL: there was none. 0 or -ENOMEM. Control. */
+HG_WUR int invalid_get(struct lb_backend *be, unsigned which, struct invalid_msg **ret_copy);
 
 /* --- show sess ---------------------------------------------------------------------------------- */
 

@@ -103,6 +103,7 @@ struct side {
 	bool was_filled_up; /* the last recv filled all the room */
 	bool is_read_closed; /* end of stream seen */
 	bool is_cut; /* what is not read yet is not wanted: the body ends here */
+	bool is_noted; /* its fault is kept for `show errors`: the reader meets it again */
 	bool keeps; /* body bytes stay in the window until a rewind */
 	/* writing */
 	struct str prefix; /* head, in the worker's scratch */

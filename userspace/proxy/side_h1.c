@@ -105,6 +105,7 @@ static int h1_side_read_head(struct side *s, struct http_msg *msg)
 		}
 		if (n == -ENOBUFS) {
 			s->head.error = HTTP_ERR_TOO_LARGE;
+			s->head.error_at = w->tail - w->base;
 			return -EBADMSG;
 		}
 		if (n < 0)
@@ -184,8 +185,10 @@ static enum side_event h1_side_read_body(struct side *s, struct str *slices, uns
 		/* What was good leaves first; the reader will meet what is bad again. */
 		if (*ret_n)
 			return SIDE_DATA;
-		if (ev == SIDE_BAD)
+		if (ev == SIDE_BAD) {
+			invalid_note(s);
 			return ev;
+		}
 		/* No slices: framing bytes need not be kept. */
 		if (!s->keeps)
 			s->in.head = s->in.parsed;
@@ -196,8 +199,10 @@ static enum side_event h1_side_read_body(struct side *s, struct str *slices, uns
 			return SIDE_MORE;
 		if (n == -ENOMEM)
 			return SIDE_NOMEM;
-		if (n == -ENOBUFS)
+		if (n == -ENOBUFS) {
+			invalid_note(s);
 			return SIDE_BAD;
+		}
 		s->is_read_closed = true;
 		if (n < 0)
 			return SIDE_GONE;

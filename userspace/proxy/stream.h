@@ -326,6 +326,9 @@ static inline void stream_observe(struct stream *st, unsigned layer, bool is_goo
 enum rule_verdict rsp_rules(struct stream *st, enum conf_ruleset set, enum step *ret_step);
 enum flow_result stream_pump_request(struct stream *st);
 
+/* invalid.c: `s` has met bytes that break HTTP/1 (head.error, or body.error); they are kept for `show errors` */
+void invalid_note(struct side *s);
+
 /* pace.c: before a stream goes to sleep, and when its timer fires */
 void pace_update(struct stream *st);
 uint64_t pace_deadline(const struct stream *st); /* loop clock; 0: none; past: too slow */

@@ -54,8 +54,10 @@ static enum step req_incomplete(struct stream *st, int r)
 		return req_nothing(st, r);
 	if (r == -EBADMSG && h2_client_is_preface(st))
 		return h2_client_take_over(st);
-	if (r == -EBADMSG)
+	if (r == -EBADMSG) {
+		invalid_note(&st->front);
 		return stream_refuse_request(st);
+	}
 	if (r == -ENOMEM)
 		return stream_fail(st, 'R', 503);
 	STREAM_COUNT(st, req_errors, 1);

@@ -95,6 +95,8 @@ static enum step rsp_failed(struct stream *st, int r)
 
 	if (r == -ENOMEM)
 		return stream_fail(st, 'R', 503);
+	if (r == -EBADMSG)
+		invalid_note(&st->back);
 	if (r != -EBADMSG && stream_may_resend(st))
 		return stream_resend(st);
 	if (stream_may_retry(st, failure)) {
