@@ -780,6 +780,11 @@ static void test_out_of_memory(void **state)
 		if (strstr(a, "HTTP/1.1 200 OK")) {
 			send_text(fd, POST);
 			recv_until(fd, "hello", 1);
+			/* In two pieces, mostly. */
+			send_all(fd, GET, 20);
+			usleep(2000);
+			send_text(fd, GET + 20);
+			recv_until(fd, "hello", 1);
 		} else if (*a) {
 			assert_non_null(strstr(a, "HTTP/1.1 50"));
 		}

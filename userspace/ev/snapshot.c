@@ -134,6 +134,12 @@ struct snapshot *snapshot_pin(struct snapshot_view *v)
 	return s;
 }
 
+void snapshot_pin_again(struct snapshot_view *v, struct snapshot *s)
+{
+	BUG_ON(v->gen[s->slot].snap != s || v->gen[s->slot].pins == 0);
+	v->gen[s->slot].pins++;
+}
+
 void snapshot_unpin(struct snapshot_view *v, struct snapshot *s)
 {
 	BUG_ON(v->gen[s->slot].snap != s || v->gen[s->slot].pins == 0);

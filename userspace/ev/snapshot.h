@@ -70,6 +70,8 @@ void snapshot_adopt(struct snapshot_view *v);
 /* Worker, for good: adopts what is new and retires everything; the view only unpins afterwards. */
 void snapshot_leave(struct snapshot_view *v);
 struct snapshot *snapshot_pin(struct snapshot_view *v); /* the current one, never NULL after adopt */
+/* One more pin on one that the caller's has pinned, current or not. */
+void snapshot_pin_again(struct snapshot_view *v, struct snapshot *s);
 void snapshot_unpin(struct snapshot_view *v, struct snapshot *s);
 
 #endif

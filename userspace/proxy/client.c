@@ -69,6 +69,7 @@ void client_close(struct client *cl, bool reset)
 	}
 	if (cl->mux)
 		h2_client_free(cl);
+	head_part_drop(cl);
 	timer_stop(w->loop, &cl->timer);
 	conn_close(cl->own, false);
 	if (conn_is_tls(cl->conn))
@@ -150,6 +151,21 @@ void client_set_idle(struct client *cl)
 		stream_resume_later(st);
 		return;
 	}
+	if (cl->conn->tls)
+		conn_idle(cl->conn);
+}
+
+void client_await_head(struct client *cl)
+{
+	const struct conf_timeouts *t = &cl->fe->timeout;
+	uint64_t now = loop_now(cl->w->loop), limit = t->http_request ? t->http_request : t->client;
+	uint64_t due = cl->part->start_ns + limit;
+
+	cl->state = CLIENT_HEAD;
+	if (limit)
+		timer_start(cl->w->loop, &cl->timer, due > now ? due - now : 0);
+	else
+		timer_stop(cl->w->loop, &cl->timer);
 	if (cl->conn->tls)
 		conn_idle(cl->conn);
 }
@@ -291,6 +307,7 @@ static void client_event(struct conn *c)
 		client_handshake(cl);
 		break;
 	case CLIENT_IDLE:
+	case CLIENT_HEAD:
 		if (c->can_read || c->peer_closed || c->is_broken)
 			client_begin_stream(cl);
 		break;
@@ -306,6 +323,17 @@ static void client_event(struct conn *c)
 	}
 }
 
+/* The rest of its head has not come in time: what was here goes through the timeout of a stream. */
+static void client_head_timer(struct client *cl)
+{
+	struct stream *st = stream_new(cl);
+
+	if (st)
+		stream_on_timer(&st->timer);
+	else
+		client_close(cl, true);
+}
+
 static void client_timer(struct timer *t)
 {
 	struct client *cl = container_of(t, struct client, timer);
@@ -316,6 +344,9 @@ static void client_timer(struct timer *t)
 		return;
 	case CLIENT_MUX:
 		h2_client_timer(cl);
+		return;
+	case CLIENT_HEAD:
+		client_head_timer(cl);
 		return;
 	case CLIENT_HANDSHAKE:
 		client_log_error(cl, "Timeout during the handshake");

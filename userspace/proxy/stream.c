@@ -144,7 +144,7 @@ static int stream_begin(struct stream *st, struct client *cl)
 	st->start_ns = loop_now(w->loop);
 	st->start_wall = loop_wall(w->loop);
 	st->timeout_client_ns = st->fe->timeout.client;
-	st->id = worker_next_request_id(w);
+	st->id = likely(!cl->part) ? worker_next_request_id(w) : cl->part->id;
 	st->req_flow.is_active = false;
 	st->rsp_flow.is_active = false;
 	st->req_flow.is_done = false;
@@ -172,13 +172,14 @@ struct stream *stream_new(struct client *cl)
 	}
 	side_init(&st->front, st, cl->conn);
 	side_init(&st->back, st, NULL);
-	if (stream_begin(st, cl)) {
+	if (stream_begin(st, cl) || (unlikely(cl->part) && head_part_restore(st))) {
 		ctr_add(&w->ctr->alloc_failures, 1);
 		stream_put_back(st);
 		return NULL;
 	}
-	st->snap = container_of(snapshot_pin(&w->view), struct proxy_snapshot, snap);
-	BUG_ON(st->snap != cl->snap);
+	/* While it waited for the rest of a head the client has kept to the snapshot that it began with. */
+	st->snap = cl->snap;
+	snapshot_pin_again(&w->view, &st->snap->snap);
 	list_push_back(&w->streams, &st->link);
 	w->n_streams++;
 	gauge_add(&w->ctr->cur_streams, 1);

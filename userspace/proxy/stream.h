@@ -22,9 +22,19 @@ struct stream;
 enum client_state {
 	CLIENT_HANDSHAKE, /* TLS or PROXY header */
 	CLIENT_IDLE, /* between requests */
+	CLIENT_HEAD, /* waits for the rest of a head, without a stream: `part` */
 	CLIENT_BUSY, /* has a stream */
 	CLIENT_MUX, /* HTTP/2: any number of streams, each with a client of its own */
 	CLIENT_LINGER, /* answered and half-closed: reads on so that the answer is not lost to a reset */
+};
+
+/* The beginning of a request's head, and what its stream knew: head_part.c. */
+struct head_part {
+	uint64_t id, n_runs;
+	uint64_t start_ns, start_wall, active_ns; /* loop clocks */
+	struct h1_head head;
+	uint32_t len;
+	char bytes[];
 };
 
 /* All that an idle connection holds, together with its struct conn at most 512 bytes. */
@@ -38,6 +48,7 @@ struct client {
 	struct lb_backend *fe_rt;
 	struct hg_l7_counters *ctr; /* of the frontend */
 	struct stream *stream;
+	struct head_part *part; /* CLIENT_HEAD */
 	struct h2_conn *mux; /* CLIENT_MUX */
 	struct client *parent; /* of an HTTP/2 stream's client: the real one */
 	struct timer timer; /* handshake, idle, linger */
@@ -80,8 +91,16 @@ bool client_follow(struct client *cl);
 /* Without a stream, and a new snapshot was adopted: goes on with that. False: closed, its address is gone. */
 bool client_rebind(struct client *cl);
 void client_set_idle(struct client *cl);
+/* Its stream has left the beginning of a head behind: waits for the rest. */
+void client_await_head(struct client *cl);
 /* Idle, and the worker drains: closes it, now or after one more answer. */
 void client_drain(struct client *cl);
+
+/* head_part.c */
+/* Only a part of the head is here: the client keeps that, the stream is gone. False: the stream has to wait itself. */
+bool head_part_keep(struct stream *st);
+HG_WUR int head_part_restore(struct stream *st); /* into a stream that begins; 0 or -ENOMEM */
+void head_part_drop(struct client *cl); /* if there is one */
 
 /* --- phases --------------------------------------------------------------------------------------- */
 
@@ -246,7 +265,7 @@ enum rule_verdict {
 };
 
 /* stream.c */
-struct stream *stream_new(struct client *cl); /* NULL: out of memory */
+struct stream *stream_new(struct client *cl); /* goes on with cl->part; NULL: out of memory */
 void stream_run(struct stream *st);
 void stream_resume_later(struct stream *st);
 /* Frees it and what it holds; the client stays. */

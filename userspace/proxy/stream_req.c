@@ -48,7 +48,7 @@ static enum step req_incomplete(struct stream *st, int r)
 		return req_nothing(st, r);
 	if (r == -EAGAIN) {
 		st->front.conn->doing = "reading the request";
-		return STEP_WAIT;
+		return head_part_keep(st) ? STEP_GONE : STEP_WAIT;
 	}
 	if (st->front.in.tail == 0 && r != -ENOMEM && r != -EBADMSG)
 		return req_nothing(st, r);

@@ -111,6 +111,13 @@ void worker_end_all(struct worker *w, char code)
 {
 	struct list *pos, *tmp;
 
+	/* Who has sent part of a request is logged like the others. */
+	list_for_each(pos, &w->clients) {
+		struct client *cl = list_entry(pos, struct client, link);
+
+		if (cl->part)
+			(void)stream_new(cl);
+	}
 	while (!list_is_empty(&w->streams))
 		stream_kill(list_entry(w->streams.next, struct stream, link), code);
 	list_for_each_safe(pos, tmp, &w->clients)

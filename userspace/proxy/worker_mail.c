@@ -218,19 +218,36 @@ static void deliver_killed(struct mail *m)
 	mem_free(o);
 }
 
+/* A stream by its number, also of a client that waits for the rest of a head. */
+static struct stream *find_stream(struct worker *w, uint64_t id)
+{
+	struct list *pos;
+
+	list_for_each(pos, &w->streams) {
+		struct stream *st = list_entry(pos, struct stream, link);
+
+		if (st->id == id)
+			return st;
+	}
+	if (!w->n_head_parts)
+		return NULL;
+	list_for_each(pos, &w->clients) {
+		struct client *cl = list_entry(pos, struct client, link);
+
+		if (cl->part && cl->part->id == id)
+			return stream_new(cl);
+	}
+	return NULL;
+}
+
 static void deliver_kill_stream(struct mail *m)
 {
 	struct order *o = container_of(m, struct order, mail);
-	struct list *pos;
+	struct stream *st = find_stream(o->w, o->id);
 
-	list_for_each(pos, &o->w->streams) {
-		struct stream *st = list_entry(pos, struct stream, link);
-
-		if (st->id == o->id) {
-			stream_kill(st, 'K');
-			o->flag = true;
-			break;
-		}
+	if (st) {
+		stream_kill(st, 'K');
+		o->flag = true;
 	}
 	m->deliver = deliver_killed;
 	mailbox_send(o->w->o.control, m);

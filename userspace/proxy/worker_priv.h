@@ -51,6 +51,7 @@ struct worker {
 	struct list streams; /* stream.link */
 	struct list queued; /* stream.queue_link: waiting for a server slot */
 	unsigned n_clients, n_streams;
+	unsigned n_head_parts; /* clients in CLIENT_HEAD */
 	unsigned n_service_calls; /* service.c: questions to control, and answers being sent */
 	struct pool client_pool, exchange_pool, head_pool, big_pool, track_pool;
 	struct list free_streams;
