@@ -298,6 +298,9 @@ static bool emit_one(struct log_ring *r, const struct log_target *t, enum log_le
 		addr = &t->un;
 		len = (unsigned)(offsetof(struct sockaddr_un, sun_path) +
 				 strnlen(t->un.sun_path, sizeof(t->un.sun_path)));
+	} else if (t->transport == LOG_TO_STORE) {
+		addr = t->store;
+		len = (unsigned)strlen(t->store);
 	}
 	rec = max ? log_ring_reserve(r, len, (uint32_t)max) : NULL;
 	if (!rec)

@@ -45,9 +45,11 @@ enum log_transport {
 	LOG_TO_UDP,
 	LOG_TO_UNIX, /* datagram socket such as /dev/log */
 	LOG_TO_FD, /* stdout, stderr, fd@N: one line each, with a newline */
+	LOG_TO_STORE, /* a ring of the configuration: log_store.h */
 };
 
 #define LOG_SAMPLE_RANGES 8
+#define LOG_STORE_NAME	  64 /* bytes of a ring's name */
 
 /* Where lines go: one `log` line of the configuration. Immutable once in use. */
 struct log_target {
@@ -56,6 +58,7 @@ struct log_target {
 		struct addr udp;
 		struct sockaddr_un un;
 		int fd;
+		char store[LOG_STORE_NAME + 1]; /* its name; none there: the line is lost */
 	};
 	enum log_format format;
 	uint8_t facility; /* 0..23 */

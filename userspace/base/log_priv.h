@@ -116,6 +116,9 @@ void log_sink_add(struct log_record *rec);
 void log_sink_flush(void);
 bool log_sink_is_full(void); /* flush before adding more */
 void log_sink_close(void);
+/* log_store.c: a line for the ring of that name; and the end of a batch: who waits for lines is told. Drainer. */
+void log_store_put(struct str name, struct str line);
+void log_store_flush(void);
 uint64_t log_sink_dropped(void);
 
 #endif

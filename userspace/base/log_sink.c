@@ -294,6 +294,12 @@ void log_sink_add(struct log_record *rec)
 		add_line(&fds, rec);
 		return;
 	}
+	if (rec->transport == LOG_TO_STORE) {
+		/* Without the newline that ends every record. */
+		log_store_put(str_make(log_record_addr(rec), rec->addr_len),
+			      str_make(log_record_text(rec), rec->text_len - 1u));
+		return;
+	}
 	if (rec->addr_len >= sizeof(family))
 		memcpy(&family, log_record_addr(rec), sizeof(family));
 	for (unsigned i = 0; i < N_FAMILIES; i++) {
@@ -319,6 +325,7 @@ void log_sink_flush(void)
 	for (unsigned i = 0; i < N_FAMILIES; i++)
 		flush_dgrams(&dgrams[i], families[i]);
 	flush_fd(&fds);
+	log_store_flush();
 }
 
 void log_sink_close(void)

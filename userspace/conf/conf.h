@@ -36,6 +36,7 @@ struct conf_pos {
 
 #include "conf/conf_check.h" /* part of this header, and too long for it */
 #include "conf/conf_resolvers.h" /* the same */
+#include "conf/conf_ring.h"
 
 /* --- global ------------------------------------------------------------------------------------ */
 
@@ -519,6 +520,7 @@ struct conf {
 	struct list userlists; /* conf_userlist */
 	struct list stick_tables; /* conf_stick_table */
 	struct list resolvers; /* conf_resolvers */
+	struct list rings; /* conf_ring */
 	struct pat_refs *pat_refs; /* maps and ACLs that the runtime API may change */
 	unsigned n_warnings;
 	struct conf_names *frontends, *backends; /* conf_proxy by name; see conf_find_proxy() */

@@ -103,6 +103,7 @@ enum section_bits {
 	SEC_DEFAULT_SERVER = 1 << 9,
 	SEC_HTTP_ERRORS = 1 << 10,
 	SEC_RESOLVERS = 1 << 11,
+	SEC_RING = 1 << 12,
 };
 #define SEC_DFLB (SEC_DEFAULTS | SEC_FRONTEND | SEC_LISTEN | SEC_BACKEND)
 #define SEC_DFL	 (SEC_DEFAULTS | SEC_FRONTEND | SEC_LISTEN)
@@ -188,7 +189,7 @@ extern const struct keyword_table conf_kw_proxy, conf_kw_timeout, conf_kw_option
 extern const struct keyword_table conf_kw_l4, conf_kw_nat, conf_kw_balance, conf_kw_check, conf_kw_rules, conf_kw_log;
 extern const struct keyword_table conf_kw_bind, conf_kw_server, conf_kw_tls, conf_kw_tls_bind;
 extern const struct keyword_table conf_kw_userlist, conf_kw_stick, conf_kw_errors, conf_kw_compression,
-	conf_kw_resolvers, conf_kw_server_resolve;
+	conf_kw_resolvers, conf_kw_server_resolve, conf_kw_ring;
 
 /* Tables that are searched together, each with the object its rows write to. */
 struct scope {
@@ -330,6 +331,8 @@ struct parser {
 	struct conf_errors *http_errors; /* the section that is read */
 	struct conf_names *resolvers_names; /* conf_resolvers */
 	struct conf_resolvers *resolvers; /* the section that is read */
+	struct conf_names *ring_names; /* conf_ring */
+	struct conf_ring *ring; /* the section that is read */
 };
 
 /* kw_pattern.c: add-acl and its kin; the word just read names which. And when all is known: do the files exist. */
@@ -470,6 +473,10 @@ HG_WUR int parse_server_line(struct parser *ps, struct line *l, void *obj,
 			     const struct keyword *kw);
 HG_WUR int parse_stats_socket(struct parser *ps, struct line *l, void *obj,
 			      const struct keyword *kw);
+extern const struct keyword_value conf_log_formats[]; /* kw_log.c: enum log_format */
+/* The address of a log server, its name looked up; the endpoint is the last word. */
+HG_WUR int log_server_addr(struct parser *ps, struct line *l, const struct endpoint *ep, int socktype,
+			   struct addr *ret);
 HG_WUR int parse_log_line(struct parser *ps, struct line *l, struct conf_logs *logs);
 HG_WUR int parse_httpchk(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
 HG_WUR int parse_capture(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
@@ -490,6 +497,11 @@ void dump_resolve(FILE *f, const struct conf_resolve *r); /* what a server line 
 void dump_resolvers(FILE *f, const struct conf *c);
 HG_WUR int finalize_resolvers(struct parser *ps);
 HG_WUR int finalize_server_name(struct parser *ps, struct conf_server *s, struct line *l);
+/* kw_ring.c */
+HG_WUR int ring_open(struct parser *ps, struct line *l);
+HG_WUR int parse_log_ring(struct parser *ps, struct line *l, struct log_target *t); /* takes "ring@<name>" */
+HG_WUR int finalize_rings(struct parser *ps);
+void dump_rings(FILE *f, const struct conf *c);
 /* What an action is parsed for. */
 struct action_ctx {
 	struct proxy_build *b;

@@ -136,6 +136,8 @@ static void dump_logs(FILE *f, const char *prefix, const struct conf_logs *logs)
 		} else if (t->transport == LOG_TO_UNIX) {
 			fprintf(f, "unix %s",
 				t->un.sun_path[0] ? t->un.sun_path : t->un.sun_path + 1);
+		} else if (t->transport == LOG_TO_STORE) {
+			fprintf(f, "ring %s", t->store);
 		} else {
 			fprintf(f, "fd %d", t->fd);
 		}
@@ -563,4 +565,5 @@ void conf_dump(const struct conf *c, FILE *out)
 			ul->list.n_users);
 	}
 	dump_resolvers(out, c);
+	dump_rings(out, c);
 }

@@ -314,6 +314,8 @@ int conf_finalize(struct parser *ps)
 	if (r == 0)
 		r = finalize_resolvers(ps);
 	if (r == 0)
+		r = finalize_rings(ps);
+	if (r == 0)
 		r = finalize_duplicates(ps);
 	if (r == 0)
 		r = check_userlists(ps);

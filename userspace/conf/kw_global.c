@@ -344,7 +344,6 @@ static const char *const refused[] = {
 	"anonkey",
 	"key-base",
 	"ssl-passphrase-cmd",
-	"ring",
 	NULL,
 };
 static const struct keyword_removed removed[] = {

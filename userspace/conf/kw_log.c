@@ -5,20 +5,20 @@
 
 #include "conf/conf_priv.h"
 
-static const struct keyword_value formats[] = { VALUE("local", LOG_FMT_LOCAL),
-						VALUE("rfc3164", LOG_FMT_RFC3164),
-						VALUE("rfc5424", LOG_FMT_RFC5424),
-						VALUE("priority", LOG_FMT_PRIORITY),
-						VALUE("short", LOG_FMT_SHORT),
-						VALUE("timed", LOG_FMT_TIMED),
-						VALUE("iso", LOG_FMT_ISO),
-						VALUE("raw", LOG_FMT_RAW),
-						VALUES_END };
+const struct keyword_value conf_log_formats[] = { VALUE("local", LOG_FMT_LOCAL),
+						  VALUE("rfc3164", LOG_FMT_RFC3164),
+						  VALUE("rfc5424", LOG_FMT_RFC5424),
+						  VALUE("priority", LOG_FMT_PRIORITY),
+						  VALUE("short", LOG_FMT_SHORT),
+						  VALUE("timed", LOG_FMT_TIMED),
+						  VALUE("iso", LOG_FMT_ISO),
+						  VALUE("raw", LOG_FMT_RAW),
+						  VALUES_END };
 
-static int resolve_name(struct parser *ps, struct line *l, const struct endpoint *ep,
+static int resolve_name(struct parser *ps, struct line *l, const struct endpoint *ep, int socktype,
 			struct addr *ret)
 {
-	const struct addrinfo hints = { .ai_family = ep->family, .ai_socktype = SOCK_DGRAM };
+	const struct addrinfo hints = { .ai_family = ep->family, .ai_socktype = socktype };
 	char name[256];
 	struct addrinfo *res = NULL;
 	int r;
@@ -33,6 +33,22 @@ static int resolve_name(struct parser *ps, struct line *l, const struct endpoint
 	memcpy(ret, res->ai_addr, res->ai_addrlen < sizeof(*ret) ? res->ai_addrlen : sizeof(*ret));
 	freeaddrinfo(res);
 	return 0;
+}
+
+int log_server_addr(struct parser *ps, struct line *l, const struct endpoint *ep, int socktype,
+		    struct addr *ret)
+{
+	int r = 0;
+
+	if (ep->kind == ENDPOINT_NAME)
+		r = resolve_name(ps, l, ep, socktype, ret);
+	else if (ep->kind == ENDPOINT_IP)
+		*ret = ep->addr;
+	else
+		r = conf_fail(ps, l, l->at - 1, "a log server has an IP address or a name");
+	if (r == 0)
+		addr_set_port(ret, ep->port);
+	return r;
 }
 
 static int set_endpoint(struct parser *ps, struct line *l, const struct endpoint *ep,
@@ -52,10 +68,8 @@ static int set_endpoint(struct parser *ps, struct line *l, const struct endpoint
 		memcpy(t->un.sun_path + (ep->kind == ENDPOINT_ABNS), ep->path.p, ep->path.len);
 		return 0;
 	case ENDPOINT_NAME:
-		r = resolve_name(ps, l, ep, &t->udp);
-		break;
 	case ENDPOINT_IP:
-		t->udp = ep->addr;
+		r = log_server_addr(ps, l, ep, SOCK_DGRAM, &t->udp);
 		break;
 	}
 	if (ep->port_offset_sign || ep->port != ep->port_last)
@@ -76,10 +90,12 @@ static int parse_target(struct parser *ps, struct line *l, struct log_target *t)
 		t->fd = str_is_eq(w, STR("stdout")) ? 1 : 2;
 		return 0;
 	}
-	if (str_is_prefix(w, STR("ring@")) || str_is_prefix(w, STR("backend@")))
+	if (str_is_prefix(w, STR("ring@")))
+		return parse_log_ring(ps, l, t);
+	if (str_is_prefix(w, STR("backend@")))
 		return conf_fail(ps, l, l->at,
-				 "log targets 'ring@' and 'backend@' are known by HAProxy but "
-				 "not supported by Headgate");
+				 "log target 'backend@' is known by HAProxy but not supported by "
+				 "Headgate");
 	r = arg_endpoint(ps, l, &ep);
 	return r ? r : set_endpoint(ps, l, &ep, t);
 }
@@ -145,7 +161,7 @@ static int parse_options(struct parser *ps, struct line *l, struct log_target *t
 			if (r == 0)
 				t->max_len = (uint16_t)(len < UINT16_MAX ? len + 1 : len);
 		} else if (line_accept(l, "format")) {
-			r = arg_value(ps, l, formats, &v);
+			r = arg_value(ps, l, conf_log_formats, &v);
 			if (r == 0)
 				t->format = v;
 		} else if (line_accept(l, "sample")) {
@@ -238,7 +254,8 @@ static int parse_log(struct parser *ps, struct line *l, void *obj, const struct 
 
 static const struct keyword rows[] = {
 	{ NAME("log"), SEC_GLOBAL | SEC_DFLB, ARG_FUNC, KW_NO, .parse = parse_log, .grade = '1',
-	  .args = "global | <address|stdout|stderr> [len <n>] [format <f>] [sample <r>:<n>] "
+	  .args = "global | <address|stdout|stderr|ring@name> [len <n>] [format <f>] [sample "
+		  "<r>:<n>] "
 		  "<facility> "
 		  "[<max level> [<min level>]]",
 	  .help = "where log lines go" },

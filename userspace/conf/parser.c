@@ -21,17 +21,18 @@ static const struct section_name {
 	{ NAME("userlist"), SEC_USERLIST },
 	{ NAME("http-errors"), SEC_HTTP_ERRORS },
 	{ NAME("resolvers"), SEC_RESOLVERS },
+	{ NAME("ring"), SEC_RING },
 	{ NAME("bind"), SEC_BIND },
 	{ NAME("stats socket"), SEC_STATS_SOCKET },
 	{ NAME("server"), SEC_SERVER },
 	{ NAME("default-server"), SEC_DEFAULT_SERVER },
 };
-#define N_SECTIONS 8 /* the first rows; the others are kinds of lines with options */
+#define N_SECTIONS 9 /* the first rows; the others are kinds of lines with options */
 
 static const char *const sections_pending[] = { "peers", "crt-store", NULL };
-static const char *const sections_refused[] = { "ring",	 "log-forward", "log-profile", "program",
-						"cache", "fcgi-app",	"mailers",     "traces",
-						"acme",	 "healthcheck", NULL };
+static const char *const sections_refused[] = { "log-forward", "log-profile", "program", "cache",
+						"fcgi-app",    "mailers",     "traces",	 "acme",
+						"healthcheck", NULL };
 
 static const struct keyword_table *const tables_global[] = { &conf_kw_global, &conf_kw_global_tls,
 							     &conf_kw_env,    &conf_kw_xdp,
@@ -44,6 +45,7 @@ static const struct keyword_table *const tables_proxy[] = {
 static const struct keyword_table *const tables_userlist[] = { &conf_kw_userlist };
 static const struct keyword_table *const tables_errors[] = { &conf_kw_errors };
 static const struct keyword_table *const tables_resolvers[] = { &conf_kw_resolvers };
+static const struct keyword_table *const tables_ring[] = { &conf_kw_ring };
 
 const char *section_list(uint16_t sections, char out[96])
 {
@@ -291,6 +293,7 @@ int parser_end_section(struct parser *ps)
 	ps->userlist = NULL;
 	ps->http_errors = NULL;
 	ps->resolvers = NULL;
+	ps->ring = NULL;
 	ps->section = 0;
 	ps->is_skipping = false;
 	return 0;
@@ -315,6 +318,8 @@ static int open_section(struct parser *ps, struct line *l, const struct section_
 		r = errors_open(ps, l);
 	else if (s->bit == SEC_RESOLVERS)
 		r = resolvers_open(ps, l);
+	else if (s->bit == SEC_RING)
+		r = ring_open(ps, l);
 	else
 		r = proxy_open(ps, l, s->bit);
 	return r;
@@ -397,6 +402,10 @@ static int keyword_line(struct parser *ps, struct line *l)
 		tables = tables_resolvers;
 		n = 1;
 		obj = ps->resolvers;
+	} else if (ps->section == SEC_RING) {
+		tables = tables_ring;
+		n = 1;
+		obj = ps->ring;
 	}
 	if (l->n > 1 && str_is_eq(l->words[0], STR("no"))) {
 		l->is_negated = true;

@@ -233,6 +233,7 @@ static int parser_init(struct parser *ps, const struct conf_source *src)
 	list_init(&c->userlists);
 	list_init(&c->stick_tables);
 	list_init(&c->resolvers);
+	list_init(&c->rings);
 	global_init(&c->global);
 	c->pat_refs = pat_refs_new(&c->arena);
 	c->frontends = names_new(&c->arena);
@@ -242,11 +243,13 @@ static int parser_init(struct parser *ps, const struct conf_source *src)
 	ps->stick_names = names_new(&ps->arena);
 	ps->errors_names = names_new(&ps->arena);
 	ps->resolvers_names = names_new(&ps->arena);
+	ps->ring_names = names_new(&ps->arena);
 	ps->lexer = (struct lexer){
 		.text_arena = &c->arena, .arena = &ps->arena, .getenv = parser_getenv, .ctx = ps
 	};
 	if (!c->pat_refs || !c->frontends || !c->backends || !ps->defaults_names ||
-	    !ps->userlist_names || !ps->stick_names || !ps->errors_names || !ps->resolvers_names)
+	    !ps->userlist_names || !ps->stick_names || !ps->errors_names || !ps->resolvers_names ||
+	    !ps->ring_names)
 		return -ENOMEM;
 	return 0;
 }

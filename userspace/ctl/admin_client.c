@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "ctl/admin_priv.h"
 #include "ctl/handover.h"
+#include "ctl/rings.h"
 
 /* --- connections --------------------------------------------------------------------------------------- */
 
@@ -29,6 +30,10 @@ static void client_free(struct admin_client *ac)
 	}
 	timer_stop(l, &ac->idle);
 	handover_client_gone(ac->admin->ctl, ac);
+	if (ac->watch) {
+		ring_watch_stop(ac->watch, true);
+		ac->is_pending = false;
+	}
 	ac->is_dead = true;
 	if (ac->is_pending)
 		return; /* admin_finish() comes back to us */
@@ -39,8 +44,13 @@ static void client_free(struct admin_client *ac)
 	mem_free(ac);
 }
 
-static int client_append(struct admin_client *ac, const char *text, size_t len)
+int admin_append(struct admin_client *ac, const char *text, size_t len)
 {
+	if (ac->out_len + len > ac->out_cap && ac->out_pos >= ac->out_cap / 2) {
+		ac->out_len -= ac->out_pos;
+		memmove(ac->out, ac->out + ac->out_pos, ac->out_len);
+		ac->out_pos = 0;
+	}
 	if (ac->out_len + len > ac->out_cap) {
 		size_t cap = ac->out_cap ? ac->out_cap * 2 : 4096;
 		char *p;
@@ -56,6 +66,11 @@ static int client_append(struct admin_client *ac, const char *text, size_t len)
 	memcpy(ac->out + ac->out_len, text, len);
 	ac->out_len += len;
 	return 0;
+}
+
+size_t admin_backlog(const struct admin_client *ac)
+{
+	return ac->out_len - ac->out_pos;
 }
 
 /* Room for `len` more bytes of input. */
@@ -102,17 +117,22 @@ static bool client_flush(struct admin_client *ac)
 	return true;
 }
 
+void admin_flush(struct admin_client *ac)
+{
+	(void)client_flush(ac);
+}
+
 /* An answer with what follows every answer. */
 static void client_answer(struct admin_client *ac, const char *text, size_t len)
 {
-	int rc = len ? client_append(ac, text, len) : 0;
+	int rc = len ? admin_append(ac, text, len) : 0;
 
 	if (rc == 0 && len && text[len - 1] != '\n')
-		rc = client_append(ac, "\n", 1);
+		rc = admin_append(ac, "\n", 1);
 	if (rc == 0)
-		rc = client_append(ac, "\n", 1);
+		rc = admin_append(ac, "\n", 1);
 	if (rc == 0 && ac->is_prompt)
-		rc = client_append(ac, "> ", 2);
+		rc = admin_append(ac, "> ", 2);
 	if (rc != 0) {
 		log_msg(LOG_LVL_ERR, "runtime API: out of memory for an answer of %zu bytes", len);
 		ac->wants_close = true;
@@ -307,6 +327,22 @@ static bool client_read(struct admin_client *ac)
 	}
 }
 
+/* Any key ends `show events -w`; the end of the input does not: `echo show events r -w | socat …` shall work. */
+static void watching(struct admin_client *ac, uint32_t events)
+{
+	struct loop *l = ac->admin->ctl->loop;
+
+	if (events & (EPOLLHUP | EPOLLERR)) {
+		client_free(ac);
+	} else if (ac->in_len) {
+		ac->in_len = 0;
+		ring_watch_stop(ac->watch, false);
+	} else {
+		timer_stop(l, &ac->idle); /* silence is what it waits for */
+		ring_watch_resume(ac->watch);
+	}
+}
+
 static void client_on_event(struct ev_fd *ev, uint32_t events)
 {
 	struct admin_client *ac = container_of(ev, struct admin_client, ev);
@@ -314,6 +350,10 @@ static void client_on_event(struct ev_fd *ev, uint32_t events)
 	timer_start(ac->admin->ctl->loop, &ac->idle, ac->timeout_ns);
 	if (!ac->input_ended && !client_read(ac)) {
 		client_free(ac);
+		return;
+	}
+	if (ac->watch) {
+		watching(ac, events);
 		return;
 	}
 	client_process(ac);

@@ -39,6 +39,7 @@ struct admin_client {
 	uint64_t timeout_ns;
 	enum conf_level level;
 	bool exposes_fd; /* listening sockets may be asked for */
+	struct ring_watch *watch; /* `show events -w` runs; NULL: it does not */
 	bool to_worker; /* of a master: where commands without a prefix go */
 	bool is_expert, is_experimental; /* said, and without effect */
 	bool is_prompt, is_pending, input_ended, wants_close, is_dead;
@@ -51,5 +52,13 @@ void admin_leave(struct admin *a);
 /* Takes `fd` over; on failure (0 or -errno) it stays the caller's. */
 HG_WUR int admin_client_open(const struct admin_socket *as, int fd);
 void admin_client_close(struct admin_client *ac);
+
+/*
+ * A pending command that answers bit by bit, before its admin_finish(): bytes for the client, 0 or -ENOMEM; send
+ * what it takes, after which it may be gone; bytes that it has not taken yet.
+ */
+HG_WUR int admin_append(struct admin_client *ac, const char *text, size_t len);
+void admin_flush(struct admin_client *ac);
+size_t admin_backlog(const struct admin_client *ac);
 
 #endif

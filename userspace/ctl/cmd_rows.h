@@ -36,6 +36,7 @@ int cmd_show_servers_conn(struct cmd *c);
 int cmd_show_backend(struct cmd *c);
 int cmd_show_env(struct cmd *c);
 int cmd_show_errors(struct cmd *c);
+int cmd_show_events(struct cmd *c);
 int cmd_show_version(struct cmd *c);
 int cmd_show_activity(struct cmd *c);
 int cmd_show_snapshots(struct cmd *c);

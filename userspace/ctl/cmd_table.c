@@ -16,6 +16,8 @@ static const struct cmd_row show_rows[] = {
 	{ "show env", O, cmd_show_env, "[var]", "environment of the process" },
 	{ "show errors", O, cmd_show_errors, "[<iid>|<proxy>] [request|response]",
 	  "last invalid request and response of each section" },
+	{ "show events", U, cmd_show_events, "[<ring> [-w] [-n] [-0]]",
+	  "rings of the log, or the lines of one; -w: wait for more, -n: only new ones" },
 	{ "show fd", O, cmd_show_fd, "[from]", "open descriptors with their addresses" },
 	{ "show guard", U, cmd_show_guard, "", "limits that the kernel tier enforces" },
 	{ "show info", U, cmd_show_info, "[typed|json]", "information about the process" },

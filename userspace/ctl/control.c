@@ -14,6 +14,7 @@
 #include "ctl/dns.h"
 #include "ctl/findings.h"
 #include "ctl/master.h"
+#include "ctl/rings.h"
 #include "ctl/server_state.h"
 #include "ctl/version.h"
 #include "ctl/web.h"
@@ -306,6 +307,8 @@ static void control_log_identity(struct ctl *ctl, const struct conf_global *g)
 
 void ctl_apply_log_settings(struct ctl *ctl)
 {
+	if (rings_configure(ctl->rings, ctl->current->conf) != 0)
+		log_msg(LOG_LVL_ERR, "out of memory: rings of the log stay as they were");
 	control_log_identity(ctl, &ctl->current->conf->global);
 }
 
@@ -356,6 +359,9 @@ static int control_start(struct ctl *ctl, struct conf *conf, struct err *err)
 	    (rc = start_identity(ctl, conf, err)) != 0)
 		return rc;
 	control_log_identity(ctl, &conf->global);
+	if ((rc = rings_create(ctl, &ctl->rings)) != 0 ||
+	    (rc = rings_configure(ctl->rings, conf)) != 0)
+		return err_set(err, rc, "cannot make the rings of the log: %s", strerror(-rc));
 	if ((rc = log_thread_enter()) != 0 || (rc = log_writer_start()) != 0)
 		return err_set(err, rc, "cannot start the log writer: %s", strerror(-rc));
 	if ((rc = start_workers(ctl, err)) != 0)
@@ -398,6 +404,7 @@ static void control_shutdown(struct ctl *ctl, bool is_failed_start)
 		mailbox_close(&ctl->mailbox); /* delivers "done with generation" and answers */
 	worker_link_close(ctl);
 	admin_destroy(ctl->admin);
+	rings_destroy(ctl->rings);
 	web_destroy(ctl->web);
 	metrics_destroy(ctl->metrics);
 	if (ctl->hub.last_generation)

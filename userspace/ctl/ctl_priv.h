@@ -28,6 +28,7 @@ struct admin; /* admin.c */
 struct metrics; /* metrics.c */
 struct quiesce; /* quiesce.c */
 struct web; /* web.c */
+struct rings; /* rings.c */
 struct server_states; /* server_state.c */
 struct admin_client; /* admin_client.c */
 struct take_over; /* take_over.c */
@@ -76,6 +77,7 @@ struct ctl {
 	struct metrics *metrics;
 	struct quiesce *quiesce;
 	struct web *web;
+	struct rings *rings;
 	struct cert_change *cert_change; /* of `set ssl cert`, NULL: none */
 	struct timer hard_stop;
 	bool is_attached_here; /* we loaded and pinned: a failed start takes it away again */
