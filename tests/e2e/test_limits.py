@@ -134,3 +134,35 @@ def test_places_of_checks_at_run_time(one, daemon):
     says("s1 fqdn a.b", "set server <b>/<s> fqdn failed because no resolution is configured.")
     assert "cannot be set" in d.cli("set server web/s1 ssl on")
     assert d.cli("set server web/s1 what").startswith("usage: set server <backend>/<server> addr | agent | agent-addr")
+
+
+def info(d):
+    return dict(x.split(": ", 1) for x in d.cli("show info").strip().splitlines())
+
+
+def test_limits_per_second(one, daemon):
+    """Connections above a limit per second wait in the backlog: later ones are late, none is refused."""
+    server = ScriptedServer(one, "127.0.0.1", 9001, keepalive_server(b"a"))
+    d = daemon(one, CFG.replace("nbthread 1", "nbthread 1\n    maxconnrate 1000\n    maxsessrate 900\n    maxsslrate 800\n    maxcomprate 70")
+               + "    rate-limit sessions 500\n    server a 127.0.0.1:9001\n")
+    names = ("ConnRateLimit", "SessRateLimit", "SslRateLimit", "CompressBpsRateLim")
+    assert [info(d)[x] for x in names] == ["1000", "900", "800", str(70 * 1024)]
+    assert d.stat("web", "FRONTEND")["rate_lim"] == "500"
+    for i, what in enumerate(("connections", "sessions", "ssl-sessions", "http-compression")):
+        assert d.cli(f"set rate-limit {what} global {i + 2}") == "\n"
+    assert [info(d)[x] for x in names] == ["2", "3", "4", str(5 * 1024)]
+    began = time.monotonic()
+    held = ask(one, 4)
+    for c in held:
+        assert recv_all(c).endswith(b"a")
+    assert time.monotonic() - began > 0.4  # two at once, and half a window passes before the fourth
+    assert len(server.received) == 4
+    d.cli("set rate-limit connections global 1; set rate-limit sessions global 0")
+    held = ask(one, 3)
+    assert "Success=1" in d.cli("reload") and info(d)["ConnRateLimit"] == "1"  # the file has not changed
+    d.cli("set rate-limit connections global 0")
+    for c in held:
+        assert recv_all(c).endswith(b"a")
+    assert d.cli("set rate-limit connections global x") == "Integer value expected.\n\n"
+    assert d.cli("set rate-limit sessions web 3") == "'set rate-limit sessions' only supports 'global'.\n\n"
+    assert d.cli("set rate-limit").startswith("'set rate-limit' supports 'connections', 'sessions', ")

@@ -56,6 +56,69 @@ static void test_stats_rows(void **state)
 	assert_int_equal(stats_row_take(&a, HG_L7_SERVER, &r[0]), -ENOSPC);
 }
 
+/* --- limits per second ----------------------------------------------------------------------------- */
+
+#define MS 1000000ull
+
+/* Somebody who tries all the time: how many pass in each of the next `n` seconds. */
+static void rush(struct rate_gate *g, uint64_t from_ms, unsigned n, unsigned *passed)
+{
+	for (uint64_t ms = 0; ms < n * 1000ull; ms++) {
+		uint64_t now = (from_ms + ms) * MS, wait = 0;
+
+		if (ms % 1000 == 0)
+			passed[ms / 1000] = 0;
+		while (rate_gate_is_open(g, now, &wait)) {
+			rate_gate_count(g, now);
+			passed[ms / 1000]++;
+		}
+		assert_true(wait >= MS && wait <= 2000 * MS);
+	}
+}
+
+static void test_rate_gate(void **state)
+{
+	struct rate_gate g = { 0 };
+	uint64_t wait, now = 70000500 * MS;
+	unsigned passed[4];
+
+	/* no limit: open, and nothing is counted */
+	rate_gate_count(&g, now);
+	assert_true(rate_gate_is_open(&g, now, NULL));
+	assert_int_equal(g.word, 0);
+	rate_gate_apply(&g, 100);
+	rush(&g, 70000000, 4, passed);
+	assert_int_equal(passed[0], 100);
+	for (unsigned i = 1; i < 4; i++)
+		assert_in_range(passed[i], 95, 101);
+	/* a window that slides: 100 at the end of a second leave little at the beginning of the next */
+	g.word = 0;
+	for (unsigned i = 0; i < 100; i++)
+		rate_gate_count(&g, 80000990 * MS);
+	assert_false(rate_gate_is_open(&g, 80000995 * MS, &wait));
+	assert_in_range(wait, 5 * MS, 30 * MS);
+	assert_false(rate_gate_is_open(&g, 80001000 * MS, &wait));
+	assert_true(rate_gate_is_open(&g, 80001000 * MS + wait, NULL));
+	for (unsigned i = 0; i < 50; i++)
+		rate_gate_count(&g, 80001500 * MS);
+	assert_false(rate_gate_is_open(&g, 80001500 * MS, &wait));
+	assert_true(rate_gate_is_open(&g, 80001500 * MS + wait, NULL));
+	/* a clock that is behind counts in the newest second */
+	assert_false(rate_gate_is_open(&g, 80000999 * MS, NULL));
+	/* long ago is over */
+	assert_true(rate_gate_is_open(&g, 80004000 * MS, NULL));
+	/* the file's limit again and again leaves alone what the runtime API said; a new one does not */
+	atomic_store(&g.limit, 7);
+	rate_gate_apply(&g, 100);
+	assert_int_equal(g.limit, 7);
+	rate_gate_apply(&g, 5);
+	assert_int_equal(g.limit, 5);
+	g.word = 0;
+	rush(&g, 90000000, 4, passed);
+	for (unsigned i = 0; i < 4; i++)
+		assert_in_range(passed[i], 4, 6);
+}
+
 /* --- texts ------------------------------------------------------------------------------------------- */
 
 static void test_status_text(void **state)
@@ -633,6 +696,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stats_rows),
+		cmocka_unit_test(test_rate_gate),
 		cmocka_unit_test(test_status_text),
 		cmocka_unit_test(test_changes_are_noted),
 		cmocka_unit_test(test_weight_limits),

@@ -185,7 +185,7 @@ struct keyword_table {
 
 extern const struct keyword_table conf_kw_global, conf_kw_global_tls, conf_kw_env, conf_kw_xdp,
 	conf_kw_vars, conf_kw_h2, conf_kw_guard;
-extern const struct keyword_table conf_kw_proxy, conf_kw_timeout, conf_kw_option, conf_kw_stats;
+extern const struct keyword_table conf_kw_proxy, conf_kw_timeout, conf_kw_rate_limit, conf_kw_option, conf_kw_stats;
 extern const struct keyword_table conf_kw_l4, conf_kw_nat, conf_kw_balance, conf_kw_check, conf_kw_rules, conf_kw_log;
 extern const struct keyword_table conf_kw_bind, conf_kw_server, conf_kw_tls, conf_kw_tls_bind;
 extern const struct keyword_table conf_kw_userlist, conf_kw_stick, conf_kw_errors, conf_kw_compression,

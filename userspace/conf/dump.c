@@ -518,6 +518,7 @@ static void dump_proxy(FILE *f, const struct conf_proxy *px)
 	fprintf(f, "  mode %s%s\n", modes[px->mode], px->is_disabled ? " disabled" : "");
 	dump_table(f, "  ", &conf_kw_proxy, SEC_DFLB, px);
 	dump_table(f, "  timeout ", &conf_kw_timeout, SEC_DFLB, px);
+	dump_table(f, "  rate-limit ", &conf_kw_rate_limit, SEC_DFLB, px);
 	dump_options(f, px);
 	dump_logs(f, "  ", &px->logs);
 	if (px->log_format_text)

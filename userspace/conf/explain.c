@@ -205,6 +205,7 @@ static void put_defaults(struct out *o, const struct conf_proxy *px)
 	nest(o, "has from there", '[');
 	put_inherited_table(o, "", &conf_kw_proxy, px);
 	put_inherited_table(o, "timeout ", &conf_kw_timeout, px);
+	put_inherited_table(o, "rate-limit ", &conf_kw_rate_limit, px);
 	if (px->caps & CONF_CAP_BACKEND)
 		put_inherited_table(o, "", &conf_kw_balance, px);
 	for (unsigned i = 0; i < CONF_OPT_COUNT; i++) {

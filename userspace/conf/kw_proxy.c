@@ -101,11 +101,6 @@ static int parse_cookie(struct parser *ps, struct line *l, void *obj, const stru
 	return r;
 }
 
-static int parse_rate_limit(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
-{
-	return conf_fail(ps, l, l->kw, "'rate-limit' is not supported by this version");
-}
-
 static int parse_monitor_fail(struct parser *ps, struct line *l, void *obj,
 			      const struct keyword *kw)
 {
@@ -212,6 +207,13 @@ static const struct keyword monitor_rows[] = {
 };
 static const struct keyword_table monitor_table = KEYWORDS("monitor keyword", monitor_rows);
 
+static const struct keyword rate_limit_rows[] = {
+	{ NAME("sessions"), SEC_DFL, ARG_UINT, AT(rate_limit_sessions), .grade = '2',
+	  .args = "<number>",
+	  .help = "sessions of this frontend per second; further ones wait in the backlog" },
+};
+const struct keyword_table conf_kw_rate_limit = KEYWORDS("limit", rate_limit_rows);
+
 static const struct keyword_value state_loads[] = { VALUE("none", STATE_LOAD_NONE),
 						    VALUE("local", STATE_LOAD_LOCAL),
 						    VALUE("global", STATE_LOAD_GLOBAL),
@@ -257,8 +259,8 @@ static const struct keyword rows[] = {
 	  .help = "connections at which servers reach their maxconn" },
 	{ NAME("backlog"), SEC_DFL, ARG_UINT, AT(backlog), .grade = '1', .args = "<number>",
 	  .help = "connections that the kernel may keep waiting" },
-	{ NAME("rate-limit"), SEC_DFL, ARG_FUNC, .parse = parse_rate_limit, .grade = '2',
-	  .args = "sessions <number>", .help = "new sessions per second" },
+	{ NAME("rate-limit"), SEC_DFL, ARG_SUB, .sub = &conf_kw_rate_limit, .grade = '2',
+	  .help = "what a frontend takes per second" },
 	{ NAME("timeout"), SEC_DFLB, ARG_SUB, .sub = &conf_kw_timeout, .grade = '1',
 	  .help = "how long things may take" },
 	{ NAME("contimeout"), SEC_DLB, ARG_FUNC, T(connect), .parse = parse_old_timeout,

@@ -61,6 +61,7 @@ int cmd_disable_health(struct cmd *c);
 int cmd_enable_frontend(struct cmd *c);
 int cmd_disable_frontend(struct cmd *c);
 int cmd_set_maxconn_server(struct cmd *c);
+int cmd_set_rate_limit(struct cmd *c);
 int cmd_set_maxconn_global(struct cmd *c);
 int cmd_shutdown_session(struct cmd *c);
 int cmd_shutdown_sessions_server(struct cmd *c);

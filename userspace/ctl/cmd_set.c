@@ -446,6 +446,45 @@ int cmd_set_maxconn_frontend(struct cmd *c)
 	return 0;
 }
 
+static struct rate_gate *gate_of(struct proxy_shared *sh, const char *what)
+{
+	static const char *const names[] = {
+		[PROXY_RATE_CONNS] = "connections",
+		[PROXY_RATE_SESSIONS] = "sessions",
+		[PROXY_RATE_TLS] = "ssl-sessions",
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++)
+		if (strcmp(what, names[i]) == 0)
+			return &sh->rates[i];
+	return NULL;
+}
+
+int cmd_set_rate_limit(struct cmd *c)
+{
+	const char *what = cmd_arg(c, 0) ? cmd_arg(c, 0) : "", *scope = cmd_arg(c, 1);
+	struct rate_gate *gate = gate_of(&c->ctl->shared, what);
+	uint64_t n;
+
+	if (!gate && strcmp(what, "http-compression") != 0) {
+		cmd_say(c,
+			"'set rate-limit' supports 'connections', 'sessions', 'ssl-sessions', and "
+			"'http-compression'.");
+		return 0;
+	}
+	if (!scope || strcmp(scope, "global") != 0) {
+		cmd_say(c, "'set rate-limit %s' only supports 'global'.", what);
+		return 0;
+	}
+	if (!arg_number(c, cmd_arg(c, 2), &n))
+		return 0;
+	atomic_store(gate ? &gate->limit : &c->ctl->shared.comp_limit, (uint32_t)n);
+	/* Who waits at the old limit looks again. */
+	for (unsigned i = 0; i < c->ctl->n_workers; i++)
+		worker_resume(c->ctl->workers[i]);
+	return 0;
+}
+
 int cmd_set_maxconn_global(struct cmd *c)
 {
 	uint64_t n;

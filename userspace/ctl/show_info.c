@@ -111,6 +111,11 @@ static void info_process(struct info_writer *w, const struct ctl *ctl)
 	info_u32(w, "Hard_maxconn", "CLPV", atomic_load(&ctl->shared.maxconn));
 }
 
+static uint32_t rate_limit(const struct ctl *ctl, enum proxy_rate which)
+{
+	return atomic_load(&ctl->shared.rates[which].limit);
+}
+
 static void info_traffic(struct info_writer *w, const struct ctl *ctl,
 			 const struct hg_worker_counters *sum)
 {
@@ -129,13 +134,13 @@ static void info_traffic(struct info_writer *w, const struct ctl *ctl,
 	info_u32(w, "PipesUsed", "MCPV", 0);
 	info_u32(w, "PipesFree", "MCPV", 0);
 	info_u32(w, "ConnRate", "MRPV", r->connections.now);
-	info_u32(w, "ConnRateLimit", "CLPV", g->maxconnrate);
+	info_u32(w, "ConnRateLimit", "CLPV", rate_limit(ctl, PROXY_RATE_CONNS));
 	info_u32(w, "MaxConnRate", "MMPV", r->connections.max);
 	info_u32(w, "SessRate", "MRPV", r->sessions.now);
-	info_u32(w, "SessRateLimit", "CLPV", g->maxsessrate);
+	info_u32(w, "SessRateLimit", "CLPV", rate_limit(ctl, PROXY_RATE_SESSIONS));
 	info_u32(w, "MaxSessRate", "MMPV", r->sessions.max);
 	info_u32(w, "SslRate", "MRPV", r->tls.now);
-	info_u32(w, "SslRateLimit", "CLPV", g->maxsslrate);
+	info_u32(w, "SslRateLimit", "CLPV", rate_limit(ctl, PROXY_RATE_TLS));
 	info_u32(w, "MaxSslRate", "MMPV", r->tls.max);
 	info_u32(w, "SslFrontendKeyRate", "MRPV", r->tls.now);
 	info_u32(w, "SslFrontendMaxKeyRate", "MMPV", r->tls.max);
@@ -146,7 +151,8 @@ static void info_traffic(struct info_writer *w, const struct ctl *ctl,
 	info_u32(w, "SslCacheMisses", "MCPV", 0);
 	info_u32(w, "CompressBpsIn", "MRPV", r->comp_in.now);
 	info_u32(w, "CompressBpsOut", "MRPV", r->comp_out.now);
-	info_u32(w, "CompressBpsRateLim", "CLPV", g->maxcomprate * 1024);
+	info_u32(w, "CompressBpsRateLim", "CLPV",
+		 (uint64_t)atomic_load(&ctl->shared.comp_limit) * 1024);
 }
 
 static void info_state(struct info_writer *w, const struct ctl *ctl,

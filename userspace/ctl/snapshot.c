@@ -178,6 +178,17 @@ int ctl_build_snapshot(struct ctl *ctl, struct conf *conf, struct proxy_snapshot
 	return 0;
 }
 
+/* Limits per second that workers share: those of the file, unless the runtime API has set them. */
+static void apply_rates(struct proxy_shared *sh, const struct conf_global *g)
+{
+	rate_gate_apply(&sh->rates[PROXY_RATE_CONNS], g->maxconnrate);
+	rate_gate_apply(&sh->rates[PROXY_RATE_SESSIONS], g->maxsessrate);
+	rate_gate_apply(&sh->rates[PROXY_RATE_TLS], g->maxsslrate);
+	if (sh->comp_applied != g->maxcomprate)
+		atomic_store(&sh->comp_limit, g->maxcomprate);
+	sh->comp_applied = g->maxcomprate;
+}
+
 int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
 {
 	int rc = snapshot_publish(&ctl->hub, &snap->snap);
@@ -194,6 +205,7 @@ int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
 	lb_registry_commit(&ctl->registry, snap->conf, snap->backends);
 	stick_registry_commit(&ctl->stick, snap->conf,
 			      ctl->loop ? loop_now(ctl->loop) / 1000000 : 0);
+	apply_rates(&ctl->shared, &snap->conf->global);
 	conf_set_proc_vars(snap->conf, ctl->loop ? loop_wall(ctl->loop) : 0);
 	ctl->current = snap;
 	ctl_drop_cert_change(ctl); /* it was about a store that is on its way out */

@@ -168,7 +168,7 @@ static void fill_frontend(struct ctl *ctl, const struct conf_proxy *px, const st
 		: be->is_fe_paused					       ? "PAUSED"
 									       : "OPEN");
 	fill_rates(r, rates);
-	set_u32(r, STAT_RATE_LIM, px->rate_limit_sessions);
+	set_u32(r, STAT_RATE_LIM, atomic_load(&be->fe_sess_gate.limit));
 	set_u32(r, STAT_REQ_RATE, rates->requests.now);
 	set_u32(r, STAT_REQ_RATE_MAX, rates->requests.max);
 	if (px->mode == CONF_MODE_HTTP) {

@@ -80,6 +80,21 @@ uint64_t rate_meter_read(const struct rate_meter *m, uint64_t count, uint64_t no
 /* One counter, by its offset in hg_l7_counters, over all workers. Any thread. */
 uint64_t stats_row_count(const struct stats_row *r, unsigned n_workers, size_t offset);
 
+/*
+ * A limit of events per second that all workers share, as HAProxy's: of the second before, the part counts that
+ * a window of one second still covers. Two workers that look at the same moment may exceed it by one.
+ */
+struct rate_gate {
+	_Atomic uint32_t limit; /* 0: none, and nothing is counted */
+	uint32_t applied; /* control: what the newest configuration said */
+	_Atomic uint64_t word; /* private */
+};
+/* May one more happen? If not, *ret_wait_ns (may be NULL) is how long it takes until one may. Any thread. */
+bool rate_gate_is_open(const struct rate_gate *g, uint64_t now_ns, uint64_t *ret_wait_ns);
+void rate_gate_count(struct rate_gate *g, uint64_t now_ns); /* one has happened. Any thread */
+/* A configuration says so; what the runtime API said stays until the line changes. Control. */
+void rate_gate_apply(struct rate_gate *g, uint32_t limit);
+
 /* --- how times are spread ------------------------------------------------------------------------ */
 
 /* Upper bounds of the buckets, in microseconds; a last bucket has what is above. */
@@ -295,6 +310,7 @@ struct lb_backend {
 	bool is_fe_paused, is_fe_shut; /* control: `disable frontend`, `shutdown frontend` */
 	uint32_t fe_applied_maxconn; /* control: what the newest configuration said */
 	_Atomic uint32_t fe_maxconn; /* connections of the frontend side; 0: no limit of its own */
+	struct rate_gate fe_sess_gate; /* rate-limit sessions */
 	_Atomic uint32_t fe_cur; /* connections of the frontend side, all workers: its maxconn */
 	_Atomic uint32_t n_active, n_backup_active;
 	_Atomic uint32_t n_waiting; /* queue entries for any server, all workers */

@@ -365,6 +365,7 @@ static void commit_backend(struct lb_registry *r, struct lb_backend *be,
 	if (be->fe_applied_maxconn != px->maxconn)
 		atomic_store(&be->fe_maxconn, px->maxconn);
 	be->fe_applied_maxconn = px->maxconn;
+	rate_gate_apply(&be->fe_sess_gate, px->rate_limit_sessions);
 	be->is_fe_shut = false;
 	atomic_store(&be->may_redispatch, (px->options & CONF_OPT(REDISPATCH)) != 0);
 	lb_changed(r, be);

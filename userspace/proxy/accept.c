@@ -25,11 +25,54 @@ static bool limit_reached(const struct worker_listener *wl)
 	return max && atomic_load(&be->fe_cur) >= max;
 }
 
+/* Is a limit per second used up? *wait_ns: until it may not be. */
+static bool rate_reached(const struct worker_listener *wl, uint64_t *wait_ns)
+{
+	const struct proxy_shared *sh = wl->w->o.shared;
+	const struct conf_bind *b = wl->pb->conf;
+	const struct rate_gate *gates[] = {
+		&sh->rates[PROXY_RATE_CONNS],
+		&sh->rates[PROXY_RATE_SESSIONS],
+		&wl->w->snap->backends[b->proxy->index]->fe_sess_gate,
+		b->is_ssl ? &sh->rates[PROXY_RATE_TLS] : NULL,
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(gates); i++)
+		if (gates[i] && !rate_gate_is_open(gates[i], loop_now(wl->w->loop), wait_ns))
+			return true;
+	return false;
+}
+
+/* Nobody will say when: look again then. */
+static void wait_for_rate(struct worker_listener *wl, uint64_t wait_ns)
+{
+	struct worker *w = wl->w;
+
+	if (!wl->is_limit_paused) {
+		wl->is_limit_paused = true;
+		atomic_fetch_add(&w->o.shared->n_paused, 1);
+		ctr_add(&w->ctr->accept_paused, 1);
+	}
+	atomic_store(&w->has_limit_paused, true); /* `set rate-limit` reaches it, too */
+	if (!timer_is_running(&w->rate_timer))
+		timer_start(w->loop, &w->rate_timer, wait_ns);
+}
+
+void worker_rate_timer(struct timer *t)
+{
+	worker_resume_listeners(container_of(t, struct worker, rate_timer));
+}
+
 static bool may_accept(struct listener *l)
 {
 	struct worker_listener *wl = l->owner;
 	struct proxy_shared *sh = wl->w->o.shared;
+	uint64_t wait_ns;
 
+	if (unlikely(rate_reached(wl, &wait_ns))) {
+		wait_for_rate(wl, wait_ns);
+		return false;
+	}
 	if (likely(!limit_reached(wl)))
 		return true;
 	/*

@@ -407,6 +407,9 @@ void client_accepted(struct worker *w, const struct proxy_bind *pb, struct conn 
 	atomic_fetch_add_explicit(&cl->fe_rt->fe_cur, 1, memory_order_relaxed);
 	gauge_add(&w->ctr->cur_conns, 1);
 	ctr_add(&w->ctr->connections, 1);
+	rate_gate_count(&w->o.shared->rates[PROXY_RATE_CONNS], cl->accept_ns);
+	if (pb->conf->is_ssl)
+		rate_gate_count(&w->o.shared->rates[PROXY_RATE_TLS], cl->accept_ns);
 	CLIENT_COUNT(cl, sessions, 1);
 	gauge_add(&cl->ctr->cur_sessions, 1);
 	ctr_max(&cl->ctr->max_sessions, (uint64_t)cl->ctr->cur_sessions);
@@ -418,6 +421,8 @@ void client_accepted(struct worker *w, const struct proxy_bind *pb, struct conn 
 		client_close(cl, true);
 		return;
 	}
+	rate_gate_count(&w->o.shared->rates[PROXY_RATE_SESSIONS], cl->accept_ns);
+	rate_gate_count(&cl->fe_rt->fe_sess_gate, cl->accept_ns);
 	client_start_timer(cl, cl->fe->timeout.client_hs ? cl->fe->timeout.client_hs
 							 : cl->fe->timeout.client);
 	client_handshake(cl);

@@ -40,7 +40,7 @@ static void rate_add(struct stream *st, uint64_t n)
 	uint64_t second = loop_now(w->loop) / 1000000000u << RATE_BITS;
 	uint64_t old = atomic_load_explicit(&w->o.shared->comp_rate, memory_order_relaxed), now;
 
-	if (!st->snap->conf->global.maxcomprate)
+	if (!atomic_load_explicit(&w->o.shared->comp_limit, memory_order_relaxed))
 		return;
 	do {
 		now = (old & ~RATE_MASK) == second ? old + n : second + n;
@@ -50,7 +50,9 @@ static void rate_add(struct stream *st, uint64_t n)
 
 static bool rate_is_exceeded(const struct stream *st)
 {
-	uint64_t limit = (uint64_t)st->snap->conf->global.maxcomprate * 1024;
+	uint64_t limit = (uint64_t)atomic_load_explicit(&st->w->o.shared->comp_limit,
+							memory_order_relaxed) *
+			 1024;
 	uint64_t second = loop_now(st->w->loop) / 1000000000u << RATE_BITS;
 	uint64_t now = atomic_load_explicit(&st->w->o.shared->comp_rate, memory_order_relaxed);
 

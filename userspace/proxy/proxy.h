@@ -48,11 +48,15 @@ struct proxy_snapshot {
 struct worker;
 struct service_call;
 
+/* What the process accepts per second: maxconnrate, maxsessrate, maxsslrate. */
+enum proxy_rate { PROXY_RATE_CONNS, PROXY_RATE_SESSIONS, PROXY_RATE_TLS, PROXY_RATES };
+
 /* State of the whole process that workers share: written reasons in docs/THREADS.md. */
 struct proxy_shared {
 	_Atomic uint32_t cur_conns; /* client connections, all workers: global maxconn */
 	_Atomic uint32_t maxconn; /* 0: none; set maxconn global */
 	_Atomic uint32_t n_paused; /* listeners waiting for a connection to end */
+	struct rate_gate rates[PROXY_RATES];
 	_Atomic uint64_t req_counter; /* %rt, taken in batches */
 	_Atomic bool is_stopping; /* soft stop: no keep-alive */
 	_Atomic uint32_t pattern_edits; /* changes of lists under way to control */
@@ -61,6 +65,8 @@ struct proxy_shared {
 	_Atomic uint64_t n_invalid; /* messages that broke HTTP/1: ids of `show errors` */
 	uint64_t start_wall_ns; /* of the process; set before the first worker starts */
 	struct source_view sources; /* likewise: what the kernel tier knows of clients */
+	_Atomic uint32_t comp_limit; /* KiB/s, 0: none; maxcomprate, set rate-limit http-compression */
+	uint32_t comp_applied; /* control: what the newest configuration said of it */
 	_Atomic uint64_t comp_rate; /* compress.c: bytes given to compression in this second */
 	_Atomic uint64_t comp_in, comp_out; /* since the start: given to it, and what it gave; requests and responses */
 	_Atomic uint64_t zlib_bytes; /* memory of all encoders */

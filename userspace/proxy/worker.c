@@ -195,6 +195,7 @@ static void *worker_main(void *arg)
 	worker_unlisten(w);
 	worker_end_all(w, 'K');
 	close_idle_servers(w);
+	timer_stop(w->loop, &w->rate_timer);
 	timer_stop(w->loop, &w->tick);
 	w->is_over = true;
 	snapshot_leave(&w->view);
@@ -286,6 +287,7 @@ static int worker_init(struct worker *w, const struct worker_opts *o)
 	pool_init(&w->head_pool, "head", w->head_size, HEAD_POOL_MAX);
 	pool_init(&w->big_pool, "big", SIDE_BIG_WINDOW, BIG_POOL_MAX);
 	snapshot_view_init(&w->view, o->hub, worker_said_done);
+	timer_init(&w->rate_timer, worker_rate_timer);
 	timer_init(&w->tick, on_tick);
 	w->hook.call = on_iteration;
 	loop_add_hook(w->loop, &w->hook);

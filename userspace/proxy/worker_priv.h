@@ -59,6 +59,7 @@ struct worker {
 	struct worker_compress compress;
 	uint32_t head_size; /* tune.bufsize at the start of the worker */
 	uint32_t conn_time_rotor;
+	struct timer rate_timer; /* listeners wait for a limit per second */
 	struct timer tick; /* idle server connections, counters */
 	struct loop_hook hook; /* end of iteration */
 	struct hg_worker_counters *ctr;
@@ -120,6 +121,7 @@ static inline void ctr_max(__u64 *p, uint64_t v)
 HG_WUR int worker_listen(struct worker *w); /* listeners follow w->snap; 0 or the first error */
 void worker_unlisten(struct worker *w);
 void worker_resume_listeners(struct worker *w);
+void worker_rate_timer(struct timer *t); /* worker->rate_timer */
 void worker_conn_ended(struct worker *w, const struct client *cl); /* limits: one less */
 void worker_set_paused(struct worker *w, struct str frontend, bool pause);
 
