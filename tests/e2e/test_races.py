@@ -86,7 +86,8 @@ def test_server_that_closes_after_20_ms(one, daemon):
     seen, lock = [], threading.Lock()
 
     def handle(server, c, n):
-        c.settimeout(0.02)
+        # A keep-alive timeout: it runs between requests, not before the first one.
+        c.settimeout(10)
         while True:
             try:
                 head = read_head(c)
@@ -97,6 +98,7 @@ def test_server_that_closes_after_20_ms(one, daemon):
             with lock:
                 seen.append(head.split(b" ", 2)[:2])
             c.sendall(reply(b"ok"))
+            c.settimeout(0.02)
 
     ScriptedServer(one, "127.0.0.1", 9001, handle)
     d = daemon(one, CFG + "listen web\n    bind 127.0.0.1:8000\n    server s1 127.0.0.1:9001\n")

@@ -314,8 +314,9 @@ static void apply_health(const struct state_row *row, struct lb_registry *r, str
 	s->check.health = is_up || row->op == SERVER_STOPPING
 				  ? clamp(row->check_health, rise, rise + fall - 1)
 				  : clamp(row->check_health, 0, rise - 1);
-	s->check.last_change_s = now > row->since_s ? now - row->since_s : 0;
 	server_set_op(r, s, is_up ? SERVER_RUNNING : (enum server_op)row->op);
+	/* It has been so since then: for server_set_op() it is a change of this moment. */
+	s->check.last_change_s = now > row->since_s ? now - row->since_s : 0;
 }
 
 static void apply_row(const struct state_row *row, struct lb_registry *r, struct server *s,
