@@ -36,6 +36,10 @@ def put(d, name, pem):
     return d.cli(f"set ssl cert {name} <<\n{text}\n")
 
 
+def put_file(d, command, name, pem):
+    return d.cli(f"{command} {name} <<\n" + "\n".join(line for line in pem.splitlines() if line.strip()) + "\n")
+
+
 def openssl(*args, cwd=None, **kw):
     return subprocess.run(["openssl", *args], cwd=cwd, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **kw).stdout
 
@@ -272,3 +276,72 @@ def test_ignored_errors(one, daemon, certs, authority):
     named = one.run("openssl s_client -connect 127.0.0.1:8003 </dev/null", check=False).stdout
     unnamed = one.run("openssl s_client -connect 127.0.0.1:8004 </dev/null", check=False).stdout
     assert "Acceptable client certificate CA names" in named and "No client certificate CA names sent" in unnamed
+
+
+def crl(authority, name, days="10"):
+    openssl("ca", "-config", "ca.cnf", "-cert", "ca.crt", "-keyfile", "ca.key", "-gencrl", "-crldays", days, "-out", name, cwd=authority)
+    return authority / name
+
+
+def test_ca_and_crl_files(one, daemon, certs, authority):
+    """Whom clients and servers are verified with changes while the daemon runs."""
+    (authority / "ca.cnf").write_text("[ca]\ndefault_ca = x\n[x]\ndatabase = db\nnew_certs_dir = .\nrand_serial = yes\n"
+                                      "default_md = sha256\npolicy = p\n[p]\ncommonName = supplied\n")
+    (authority / "db").touch()
+    none_revoked = crl(authority, "none.crl")
+    openssl("ca", "-config", "ca.cnf", "-cert", "ca.crt", "-keyfile", "ca.key", "-revoke", "site.crt", cwd=authority)
+    revoked = crl(authority, "some.crl").read_text()
+    ca, site = (authority / "ca.crt").read_text(), authority / "site.pem"
+    wrong = certs / "wrong.crt"
+    wrong.write_text((certs / "b.pem").read_text())
+    d = daemon(one, cfg(f"crt {certs}/a.pem", f"""
+    bind 127.0.0.1:8001 ssl crt {certs}/a.pem ca-file {wrong} verify required
+    bind 127.0.0.1:8002 ssl crt {certs}/a.pem ca-file {authority}/ca.crt crl-file {none_revoked} verify required""") + f"""
+listen up
+    bind 127.0.0.1:8003
+    retries 0
+    server s1 127.0.0.1:8443 ssl verifyhost a.example ca-file {wrong}
+""")
+
+    def get(url, *args):
+        return one.run(["curl", "-sk", "-m", "5", "-o", "/dev/null", "-w", "%{http_code}", *args, url], check=False).stdout
+
+    def as_client(port):
+        return get(f"https://127.0.0.1:{port}/", "--cert", str(site))
+
+    assert as_client(8001) == "000" and as_client(8002) == "200" and get("http://127.0.0.1:8003/") == "503"
+    assert d.cli("show ssl ca-file").strip().splitlines() == \
+        ["# filename", f"{authority}/ca.crt - 1 certificate(s)", f"{wrong} - 1 certificate(s)"]
+    assert d.cli("show ssl crl-file").strip().splitlines() == ["# filename", str(none_revoked)]
+    assert "No ongoing transaction" in d.cli(f"commit ssl ca-file {wrong}")
+    assert "does not exist" in put_file(d, "set ssl ca-file", "/nowhere", ca)
+    assert "no CA certificate" in put_file(d, "set ssl ca-file", wrong, revoked)
+    # Added to, taken back, then replaced.
+    assert f"Transaction created for CA {wrong}!" in put_file(d, "add ssl ca-file", wrong, ca)
+    assert f"*{wrong} - 2 certificate(s)" in d.cli("show ssl ca-file")
+    assert f"Transaction updated for CA {wrong}!" in put_file(d, "add ssl ca-file", wrong, (certs / "a.pem").read_text())
+    text = d.cli(f"show ssl ca-file *{wrong}:2")
+    assert f"Filename: *{wrong}\nStatus: Unused\n\nCertificate #2:\nSerial: " in text and "Subject: /CN=Test CA" in text
+    assert "#1" not in text and "#3" not in text
+    assert "Success!" in d.cli(f"commit ssl ca-file {wrong}")
+    assert as_client(8001) == "200" and get("http://127.0.0.1:8003/") == "200"
+    assert "Transaction created" in put_file(d, "set ssl ca-file", wrong, (certs / "b.pem").read_text())
+    assert "aborted" in d.cli(f"abort ssl ca-file {wrong}")
+    assert "Status: Used" in d.cli(f"show ssl ca-file {wrong}") and as_client(8001) == "200"
+    assert "in use, can't be deleted!" in d.cli(f"del ssl ca-file {wrong}")
+    # Revoked from the next handshake on, also for those that would resume.
+    assert f"Transaction created for CRL {none_revoked}!" in put_file(d, "set ssl crl-file", none_revoked, revoked)
+    text = d.cli(f"show ssl crl-file *{none_revoked}")
+    assert "Certificate Revocation List #1:\nVersion " in text and "Revoked Certificates:\n    Serial Number: 4711\n" in text
+    assert "Success!" in d.cli(f"commit ssl crl-file {none_revoked}") and as_client(8002) == "000"
+    # Made, filled, used by a crt-list, and deleted.
+    assert "New CA file created '/live/ca'!" in d.cli("new ssl ca-file /live/ca")
+    assert "already exists!" in d.cli("new ssl ca-file /live/ca")
+    assert "Status: Empty" in d.cli("show ssl ca-file /live/ca")
+    assert "CA file '/live/ca' deleted!" in d.cli("del ssl ca-file /live/ca")
+    assert "doesn't exist!" in d.cli("del ssl ca-file /live/ca")
+    assert "New CRL file created '/live/crl'!" in d.cli("new ssl crl-file /live/crl")
+    assert "CRL file '/live/crl' deleted!" in d.cli("del ssl crl-file /live/crl")
+    # Files are the truth again after a reload.
+    d.cli("reload")
+    assert as_client(8001) == "000" and as_client(8002) == "200"

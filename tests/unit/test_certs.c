@@ -79,7 +79,7 @@ static void test_messages(void **state)
 	write_pem(p, a.x, b.key, NULL);
 	load_fails(p, -EINVAL, "does not match the certificate");
 	write_text(p, "\n\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
-	load_fails(p, -EINVAL, "CERTIFICATE that ends in line 6");
+	load_fails(p, -EINVAL, "CERTIFICATE that ends in line 5");
 	write_text(p, "\n-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n");
 	load_fails(p, -EINVAL, "bad PEM before line");
 	write_text(p, "-----BEGIN CERTIFICATE-----\nAAAA\n");
@@ -228,7 +228,7 @@ static const struct cert *found(const struct tls_server *t, const char *name)
 
 static bool is_file(const struct cert *c, const char *name)
 {
-	return c && strcmp(strrchr(c->path, '/') + 1, name) == 0;
+	return c && strcmp(strrchr(c->file.path, '/') + 1, name) == 0;
 }
 
 static void test_lookup(void **state)

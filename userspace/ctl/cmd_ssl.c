@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Certificates, crt-lists, ticket keys and OCSP responses at run time: `… ssl cert`, `… ssl crt-list`, `… tls-key`.
- * One transaction at a time, as HAProxy has it. What is committed serves the next handshake of every worker; a
- * reload reads the files again.
- */
+/* crt-lists, ticket keys and OCSP responses at run time: `… ssl crt-list`, `… tls-key`, `… ssl ocsp-response`. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -13,12 +9,6 @@
 static struct cert_store *store_of(const struct cmd *c)
 {
 	return c->ctl->current->certs;
-}
-
-void ctl_drop_cert_change(struct ctl *ctl)
-{
-	cert_change_free(ctl->cert_change);
-	ctl->cert_change = NULL;
 }
 
 /* Argument i, or the complaint that it is missing and NULL. */
@@ -34,146 +24,6 @@ static const char *want(struct cmd *c, unsigned i, const char *what)
 static struct str payload_of(const struct cmd *c)
 {
 	return c->payload ? str_from_cstr(c->payload) : STR_NULL;
-}
-
-/* --- certificates --- */
-
-static int put_file_name(void *ctx, const char *path, bool is_empty, bool has_ocsp)
-{
-	fprintf(ctx, "%s%s\n", path, is_empty ? " (empty)" : "");
-	return 0;
-}
-
-int cmd_show_ssl_cert(struct cmd *c)
-{
-	const char *path = cmd_arg(c, 0);
-	struct cert_change *ch = c->ctl->cert_change;
-
-	if (!path) {
-		if (ch)
-			fprintf(c->out, "# transaction\n*%s\n", cert_change_path(ch));
-		fputs("# filename\n", c->out);
-		(void)cert_store_each_cert(store_of(c), put_file_name, c->out);
-		return 0;
-	}
-	if (path[0] == '*' && (!ch || strcmp(cert_change_path(ch), path + 1) != 0))
-		cmd_say(c, "There is no transaction about '%s'.", path + 1);
-	else if (cert_store_describe(store_of(c), path[0] == '*' ? ch : NULL, path, c->out))
-		cmd_say(c,
-			"Can't display the certificate: Not found or the certificate is a bundle!");
-	return 0;
-}
-
-int cmd_new_ssl_cert(struct cmd *c)
-{
-	const char *path = want(c, 0, "a filename");
-	struct err err = { "" };
-
-	if (path && cert_store_new_cert(store_of(c), path, &err))
-		cmd_say(c, "%s", err.text);
-	else if (path)
-		cmd_say(c, "New empty certificate store '%s'!", path);
-	return 0;
-}
-
-int cmd_del_ssl_cert(struct cmd *c)
-{
-	const char *path = want(c, 0, "a filename");
-	struct cert_change *ch = c->ctl->cert_change;
-	struct err err = { "" };
-
-	if (!path)
-		return 0;
-	if (ch && strcmp(cert_change_path(ch), path) == 0)
-		cmd_say(c, "certificate '%s' has a transaction: commit or abort it first", path);
-	else if (cert_store_del_cert(store_of(c), path, &err))
-		cmd_say(c, "%s", err.text);
-	else
-		cmd_say(c, "Certificate '%s' deleted!", path);
-	return 0;
-}
-
-int cmd_set_ssl_cert(struct cmd *c)
-{
-	const char *name = want(c, 0, "a filename and a certificate as payload");
-	struct cert_change *ch = c->ctl->cert_change;
-	struct err err = { "" };
-	bool is_first;
-
-	if (!name)
-		return 0;
-	if (!c->payload) {
-		cmd_say(c, "This command expects the certificate as payload: set ssl cert %s <<",
-			name);
-		return 0;
-	}
-	if (cert_change_stage(store_of(c), &ch, name, payload_of(c), &is_first, &err)) {
-		cmd_say(c, "Can't update %s: %s", name, err.text);
-		return 0;
-	}
-	c->ctl->cert_change = ch;
-	cmd_say(c, "Transaction %s for certificate %s!", is_first ? "created" : "updated",
-		cert_change_path(ch));
-	return 0;
-}
-
-/* The transaction about the certificate that is named; else says so and returns NULL. */
-static struct cert_change *want_change(struct cmd *c)
-{
-	const char *path = want(c, 0, "a filename");
-	struct cert_change *ch = c->ctl->cert_change;
-
-	if (!path)
-		return NULL;
-	if (!ch)
-		cmd_say(c, "No ongoing transaction!");
-	else if (strcmp(cert_change_path(ch), path) != 0)
-		cmd_say(c, "The ongoing transaction is about '%s' but you are trying to set '%s'",
-			cert_change_path(ch), path);
-	else
-		return ch;
-	return NULL;
-}
-
-int cmd_commit_ssl_cert(struct cmd *c)
-{
-	struct cert_change *ch = want_change(c);
-	struct ctl *ctl = c->ctl;
-	struct err err = { "" };
-	int rc;
-
-	if (!ch)
-		return 0;
-	fprintf(c->out, "Committing %s", cert_change_path(ch));
-	rc = cert_change_apply(store_of(c), ch, &err);
-	if (rc == 0) {
-		rc = ctl_rebuild_tls(ctl, &err);
-		if (rc) {
-			cert_change_revert(store_of(c), ch);
-			ctl_recount_certs(ctl);
-		}
-	}
-	fputs(".\n", c->out);
-	if (rc) {
-		cmd_say(c, "%s", err.text);
-		cmd_say(c, "Failed!");
-		return 0;
-	}
-	log_msg(LOG_LVL_NOTICE, "certificate '%s' replaced by the runtime API", cmd_arg(c, 0));
-	ctl_drop_cert_change(ctl);
-	cmd_say(c, "Success!");
-	return 0;
-}
-
-int cmd_abort_ssl_cert(struct cmd *c)
-{
-	struct cert_change *ch = want_change(c);
-
-	if (!ch)
-		return 0;
-	cmd_say(c, "Transaction aborted for certificate '%s'!", cert_change_path(ch));
-	ctl_drop_cert_change(c->ctl);
-	return 0;
 }
 
 /* --- crt-lists --- */
@@ -299,10 +149,10 @@ int cmd_del_ssl_crt_list(struct cmd *c)
 
 /* --- OCSP responses --- */
 
-static int put_ocsp_name(void *ctx, const char *path, bool is_empty, bool has_ocsp)
+static int put_ocsp_name(void *ctx, const struct tls_file_facts *f)
 {
-	if (has_ocsp)
-		fprintf(ctx, "%s\n", path);
+	if (f->has_ocsp)
+		fprintf(ctx, "%s\n", f->path);
 	return 0;
 }
 
@@ -312,7 +162,7 @@ int cmd_show_ssl_ocsp(struct cmd *c)
 
 	if (!path) {
 		fputs("# Certificate path\n", c->out);
-		(void)cert_store_each_cert(store_of(c), put_ocsp_name, c->out);
+		(void)cert_store_each_file(store_of(c), TLS_CERT, put_ocsp_name, c->out);
 	} else if (cert_store_describe_ocsp(store_of(c), path, c->out)) {
 		cmd_say(c, "Certificate path not found, or there is no OCSP response for it.");
 	}

@@ -390,7 +390,7 @@ static void control_shutdown(struct ctl *ctl, bool is_failed_start)
 		timer_stop(ctl->loop, &ctl->dp_probe);
 		loop_undefer(&ctl->dp_sync);
 	}
-	ctl_drop_cert_change(ctl);
+	ctl_drop_tls_changes(ctl);
 	drop_server_states(ctl);
 	dns_destroy(ctl->dns);
 	health_destroy(ctl->health);

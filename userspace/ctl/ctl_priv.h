@@ -78,7 +78,7 @@ struct ctl {
 	struct quiesce *quiesce;
 	struct web *web;
 	struct rings *rings;
-	struct cert_change *cert_change; /* of `set ssl cert`, NULL: none */
+	struct tls_change *tls_changes[TLS_FILE_KINDS]; /* of `set ssl cert` and its like; NULL: none */
 	struct timer hard_stop;
 	bool is_attached_here; /* we loaded and pinned: a failed start takes it away again */
 	struct master *master; /* we are one: no workers, and commands of its own; NULL: we are not */
@@ -125,7 +125,7 @@ void ctl_shut_listeners(void *ctl);
 /* tls_swap.c: what was built from the certificate store is built again and replaced; on failure all stays. */
 HG_WUR int ctl_rebuild_tls(struct ctl *ctl, struct err *err);
 void ctl_recount_certs(struct ctl *ctl); /* after a change was taken back: which certificates are in use */
-void ctl_drop_cert_change(struct ctl *ctl); /* cmd_ssl.c */
+void ctl_drop_tls_changes(struct ctl *ctl); /* cmd_ssl_file.c */
 /* Certificates and keys of a configuration that is only checked; says each fault on stderr. */
 HG_WUR int ctl_check_tls(struct conf *conf);
 /* reload.c: the whole of SIGHUP / `reload`; a failure changes nothing. Findings go to `out`. */

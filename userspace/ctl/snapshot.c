@@ -208,7 +208,7 @@ int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
 	apply_rates(&ctl->shared, &snap->conf->global);
 	conf_set_proc_vars(snap->conf, ctl->loop ? loop_wall(ctl->loop) : 0);
 	ctl->current = snap;
-	ctl_drop_cert_change(ctl); /* it was about a store that is on its way out */
+	ctl_drop_tls_changes(ctl); /* they were about a store that is on its way out */
 	if (!ctl->workers)
 		return 0;
 	for (unsigned i = 0; i < ctl->n_workers; i++)

@@ -11,11 +11,11 @@
 
 struct swap {
 	struct tls_server **servers; /* by bind; NULL: clear */
-	struct tls_client **clients; /* those with a certificate of their own, in order */
+	struct tls_client **clients; /* of servers, in order */
 	unsigned n_clients;
 };
 
-/* Calls `fn` for every server line that shows a certificate. */
+/* Calls `fn` for every server line that speaks TLS. */
 static int each_client(struct ctl *ctl,
 		       int (*fn)(struct ctl *ctl, struct conf_proxy *px, struct conf_server *srv,
 				 struct swap *sw, struct err *err),
@@ -30,7 +30,7 @@ static int each_client(struct ctl *ctl,
 			struct conf_server *srv = list_entry(l, struct conf_server, link);
 			int rc;
 
-			if (!srv->crt || !srv->needs_tls)
+			if (!srv->needs_tls)
 				continue;
 			rc = fn(ctl, px, srv, sw, err);
 			if (rc)

@@ -1,37 +1,65 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Certificates as text, for `show ssl cert` and `show ssl ocsp-response`. Control thread. */
+/* Certificates, authorities and revocation lists as text, for `show ssl …`. Control thread. */
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ocsp.h>
 #include <openssl/x509v3.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "net/tls_priv.h"
 
 static int compare_names(const void *a, const void *b)
 {
-	return strcmp((*(struct cert *const *)a)->path, (*(struct cert *const *)b)->path);
+	return strcmp((*(struct tls_file *const *)a)->path, (*(struct tls_file *const *)b)->path);
 }
 
-int cert_store_each_cert(const struct cert_store *s,
-			 int (*fn)(void *ctx, const char *path, bool is_empty, bool has_ocsp),
-			 void *ctx)
+static struct tls_file_facts facts_of(enum tls_file_kind kind, const struct tls_file *f)
 {
-	struct cert **all = mem_alloc((s->certs.n + 1) * sizeof(struct cert *));
+	struct tls_file_facts facts = { .path = f->path };
+
+	if (kind == TLS_CERT) {
+		const struct cert *c = (const struct cert *)f;
+
+		facts.is_empty = !c->x509;
+		facts.has_ocsp = c->ocsp != NULL;
+		facts.n_certs = c->x509 != NULL;
+	} else {
+		const struct ca_file *ca = (const struct ca_file *)f;
+
+		facts.is_empty = !ca->certs && !ca->crls;
+		facts.n_certs = ca->certs ? (unsigned)sk_X509_num(ca->certs) : 0;
+	}
+	return facts;
+}
+
+int cert_store_each_file(const struct cert_store *s, enum tls_file_kind kind,
+			 int (*fn)(void *ctx, const struct tls_file_facts *f), void *ctx)
+{
+	const struct namemap *m = &s->files[kind];
+	struct tls_file **all = mem_alloc((m->n + 1) * sizeof(struct tls_file *));
 	size_t n = 0;
 	int r = 0;
 
 	if (!all)
 		return -ENOMEM;
-	for (size_t i = 0; i < s->certs.cap; i++) {
-		if (s->certs.slots[i].key && s->certs.slots[i].value)
-			all[n++] = s->certs.slots[i].value;
+	for (size_t i = 0; i < m->cap; i++) {
+		if (m->slots[i].key && m->slots[i].value)
+			all[n++] = m->slots[i].value;
 	}
-	qsort(all, n, sizeof(struct cert *), compare_names);
-	for (size_t i = 0; i < n && r == 0; i++)
-		r = fn(ctx, all[i]->path, !all[i]->x509, all[i]->ocsp != NULL);
+	qsort(all, n, sizeof(struct tls_file *), compare_names);
+	for (size_t i = 0; i < n && r == 0; i++) {
+		struct tls_file_facts f = facts_of(kind, all[i]);
+
+		r = fn(ctx, &f);
+	}
 	mem_free(all);
 	return r;
+}
+
+unsigned tls_change_n_certs(const struct tls_change *ch)
+{
+	return facts_of(TLS_CA, tls_change_file(ch)).n_certs;
 }
 
 /* --- one --- */
@@ -90,21 +118,26 @@ static void put_algorithm(FILE *out, EVP_PKEY *key)
 	fprintf(out, "Algorithm: %s%d\n", name, key ? EVP_PKEY_get_bits(key) : 0);
 }
 
-static void put_cert(FILE *out, const struct cert *c, BIO *bio)
+static void put_x509(FILE *out, X509 *x, BIO *bio)
 {
 	unsigned char md[EVP_MAX_MD_SIZE];
-	const ASN1_INTEGER *serial = X509_get0_serialNumber(c->x509);
+	const ASN1_INTEGER *serial = X509_get0_serialNumber(x);
 	unsigned len;
 
 	put_hex(out, "Serial", ASN1_STRING_get0_data(serial), (size_t)ASN1_STRING_length(serial));
-	put_time(out, "notBefore", X509_get0_notBefore(c->x509), bio);
-	put_time(out, "notAfter", X509_get0_notAfter(c->x509), bio);
-	put_alt_names(out, c->x509, bio);
-	put_algorithm(out, X509_get0_pubkey(c->x509));
-	if (X509_digest(c->x509, EVP_sha1(), md, &len))
+	put_time(out, "notBefore", X509_get0_notBefore(x), bio);
+	put_time(out, "notAfter", X509_get0_notAfter(x), bio);
+	put_alt_names(out, x, bio);
+	put_algorithm(out, X509_get0_pubkey(x));
+	if (X509_digest(x, EVP_sha1(), md, &len))
 		put_hex(out, "SHA1 FingerPrint", md, len);
-	put_name(out, "Subject", X509_get_subject_name(c->x509));
-	put_name(out, "Issuer", X509_get_issuer_name(c->x509));
+	put_name(out, "Subject", X509_get_subject_name(x));
+	put_name(out, "Issuer", X509_get_issuer_name(x));
+}
+
+static void put_cert(FILE *out, const struct cert *c, BIO *bio)
+{
+	put_x509(out, c->x509, bio);
 	for (int i = 0; i < sk_X509_num(c->chain); i++) {
 		put_name(out, "Chain Subject", X509_get_subject_name(sk_X509_value(c->chain, i)));
 		put_name(out, "Chain Issuer", X509_get_issuer_name(sk_X509_value(c->chain, i)));
@@ -115,30 +148,76 @@ static void put_cert(FILE *out, const struct cert *c, BIO *bio)
 						: OCSP_cert_status_str(c->ocsp->status));
 }
 
-int cert_store_describe(const struct cert_store *s, const struct cert_change *ch, const char *path,
-			FILE *out)
+static void put_revoked(FILE *out, const X509_REVOKED *one, BIO *bio)
 {
-	const struct cert *c = ch ? cert_change_cert(ch)
-				  : namemap_get(&s->certs, str_from_cstr(path));
+	i2a_ASN1_INTEGER(bio, X509_REVOKED_get0_serialNumber(one));
+	put_bio(out, "    Serial Number", bio);
+	put_time(out, "        Revocation Date", X509_REVOKED_get0_revocationDate(one), bio);
+}
+
+static void put_crl(FILE *out, X509_CRL *crl, BIO *bio)
+{
+	STACK_OF(X509_REVOKED) *all = X509_CRL_get_REVOKED(crl);
+
+	fprintf(out, "Version %ld\n", X509_CRL_get_version(crl) + 1);
+	fprintf(out, "Signature Algorithm: %s\n", OBJ_nid2ln(X509_CRL_get_signature_nid(crl)));
+	put_name(out, "Issuer", X509_CRL_get_issuer(crl));
+	put_time(out, "Last Update", X509_CRL_get0_lastUpdate(crl), bio);
+	if (X509_CRL_get0_nextUpdate(crl))
+		put_time(out, "Next Update", X509_CRL_get0_nextUpdate(crl), bio);
+	fputs(sk_X509_REVOKED_num(all) > 0 ? "Revoked Certificates:\n"
+					   : "No Revoked Certificates.\n",
+	      out);
+	for (int i = 0; i < sk_X509_REVOKED_num(all); i++)
+		put_revoked(out, sk_X509_REVOKED_value(all, i), bio);
+}
+
+static void put_ca_file(FILE *out, const struct ca_file *f, enum tls_file_kind kind,
+			unsigned number, BIO *bio)
+{
+	int n = kind == TLS_CRL ? sk_X509_CRL_num(f->crls) : sk_X509_num(f->certs);
+
+	for (int i = 0; i < n; i++) {
+		if (number && number - 1 != (unsigned)i)
+			continue;
+		fprintf(out, "\n%s #%d:\n",
+			kind == TLS_CRL ? "Certificate Revocation List" : "Certificate", i + 1);
+		if (kind == TLS_CRL)
+			put_crl(out, sk_X509_CRL_value(f->crls, i), bio);
+		else
+			put_x509(out, sk_X509_value(f->certs, i), bio);
+	}
+}
+
+int cert_store_describe(const struct cert_store *s, enum tls_file_kind kind,
+			const struct tls_change *ch, const char *path, unsigned number, FILE *out)
+{
+	const struct tls_file *f = ch ? tls_change_file(ch)
+				      : namemap_get(&s->files[kind], str_from_cstr(path));
+	bool is_empty;
 	BIO *bio;
 
-	if (!c)
+	if (!f)
 		return -ENOENT;
-	fprintf(out, "Filename: %s%s\n", ch ? "*" : "", c->path);
-	fprintf(out, "Status: %s\n", !c->x509 ? "Empty" : c->is_used ? "Used" : "Unused");
-	if (!c->x509)
+	is_empty = facts_of(kind, f).is_empty;
+	fprintf(out, "Filename: %s%s\n", ch ? "*" : "", f->path);
+	fprintf(out, "Status: %s\n", is_empty ? "Empty" : f->is_used ? "Used" : "Unused");
+	if (is_empty)
 		return 0;
 	bio = BIO_new(BIO_s_mem());
 	if (!bio)
 		return -ENOMEM;
-	put_cert(out, c, bio);
+	if (kind == TLS_CERT)
+		put_cert(out, (const struct cert *)f, bio);
+	else
+		put_ca_file(out, (const struct ca_file *)f, kind, number, bio);
 	BIO_free(bio);
 	return 0;
 }
 
 int cert_store_describe_ocsp(const struct cert_store *s, const char *path, FILE *out)
 {
-	const struct cert *c = namemap_get(&s->certs, str_from_cstr(path));
+	const struct cert *c = namemap_get(&s->files[TLS_CERT], str_from_cstr(path));
 	const unsigned char *p;
 	OCSP_RESPONSE *rsp;
 	BIO *bio;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Certificates that change while we run, by the runtime API. A built store is frozen: it stands for what was
- * read then and never looks at the disk again, so that committing one certificate does not pick up another that
- * somebody is half way through copying. Changes live until the next reload, when files are the truth again. Control
- * thread; what workers use was built from the store and is replaced as a whole (ctl/cmd_ssl.c).
+ * Certificates and crt-lists that change while we run, by the runtime API. A built store is frozen: it stands for what
+ * was read then and never looks at the disk again, so that committing one certificate does not pick up another that
+ * somebody is half way through copying. Control thread; what workers use was built from the store and is replaced as
+ * a whole (ctl/tls_swap.c).
  */
 #include <errno.h>
 #include <openssl/err.h>
@@ -23,20 +23,20 @@ void cert_store_freeze(struct cert_store *s)
 
 static struct cert *cert_at(const struct cert_store *s, const char *path)
 {
-	return namemap_get(&s->certs, str_from_cstr(path));
+	return namemap_get(&s->files[TLS_CERT], str_from_cstr(path));
 }
 
 static int compare_certs(const void *a, const void *b)
 {
-	return strcmp((*(struct cert *const *)a)->path, (*(struct cert *const *)b)->path);
+	return strcmp((*(struct cert *const *)a)->file.path, (*(struct cert *const *)b)->file.path);
 }
 
 static bool is_directly_in(const struct cert *c, const char *dir)
 {
 	size_t n = strlen(dir);
 
-	return !c->is_live && c->x509 && strncmp(c->path, dir, n) == 0 && c->path[n] == '/' &&
-	       !strchr(c->path + n + 1, '/');
+	return !c->file.is_live && c->x509 && strncmp(c->file.path, dir, n) == 0 &&
+	       c->file.path[n] == '/' && !strchr(c->file.path + n + 1, '/');
 }
 
 /* In the order of their names, as they were read. */
@@ -44,21 +44,22 @@ static int use_frozen_dir(struct cert_store *s, const char *dir,
 			  int (*use)(void *ctx, struct cert *cert, struct err *err), void *ctx,
 			  struct err *err)
 {
-	struct cert **found = mem_alloc((s->certs.n + 1) * sizeof(struct cert *));
+	struct cert **found = mem_alloc((s->files[TLS_CERT].n + 1) * sizeof(struct cert *));
 	size_t n = 0;
 	int r = 0;
 
 	if (!found)
 		return err_set(err, -ENOMEM, "out of memory");
-	for (size_t i = 0; i < s->certs.cap; i++) {
-		struct cert *c = s->certs.slots[i].key ? s->certs.slots[i].value : NULL;
+	for (size_t i = 0; i < s->files[TLS_CERT].cap; i++) {
+		const struct namemap_slot *slot = &s->files[TLS_CERT].slots[i];
+		struct cert *c = slot->key ? slot->value : NULL;
 
 		if (c && is_directly_in(c, dir))
 			found[n++] = c;
 	}
 	qsort(found, n, sizeof(struct cert *), compare_certs);
 	for (size_t i = 0; i < n && r == 0; i++) {
-		found[i]->is_used = true;
+		found[i]->file.is_used = true;
 		r = use(ctx, found[i], err);
 	}
 	mem_free(found);
@@ -109,59 +110,21 @@ int cert_store_each_frozen(struct cert_store *s, const char *path,
 
 /* --- one certificate --- */
 
-void cert_store_recount(struct cert_store *s)
+static struct tls_file *make_cert(const char *path)
 {
-	for (size_t i = 0; i < s->certs.cap; i++) {
-		struct cert *c = s->certs.slots[i].key ? s->certs.slots[i].value : NULL;
+	struct cert *c = cert_new(path);
 
-		if (c)
-			c->is_used = false;
-	}
+	return c ? &c->file : NULL;
 }
 
-int cert_store_new_cert(struct cert_store *s, const char *path, struct err *err)
+static struct tls_file *copy_cert(const struct tls_file *file)
 {
-	struct cert *c;
-	void **slot;
-
-	if (cert_at(s, path))
-		return err_set(err, -EEXIST, "certificate '%s' already exists", path);
-	c = cert_new(path);
-	slot = c ? namemap_put(&s->certs, str_from_cstr(path)) : NULL;
-	if (!slot) {
-		cert_put(c);
-		return err_set(err, -ENOMEM, "out of memory");
-	}
-	c->is_live = true;
-	*slot = c;
-	return 0;
-}
-
-int cert_store_del_cert(struct cert_store *s, const char *path, struct err *err)
-{
-	struct cert *c = cert_at(s, path);
-	void **slot;
-
-	if (!c)
-		return err_set(err, -ENOENT, "certificate '%s' doesn't exist", path);
-	if (c->is_used)
-		return err_set(err, -EBUSY, "certificate '%s' in use, can't be deleted", path);
-	slot = namemap_put(&s->certs, str_from_cstr(path));
-	if (!slot)
-		return err_set(err, -ENOMEM, "out of memory");
-	cert_put(c);
-	*slot = NULL;
-	return 0;
-}
-
-/* A copy of what `old` holds, to be changed. */
-static struct cert *cert_copy(const struct cert *old)
-{
-	struct cert *c = cert_new(old->path);
+	const struct cert *old = (const struct cert *)file;
+	struct cert *c = cert_new(file->path);
 
 	if (!c)
 		return NULL;
-	c->is_live = old->is_live;
+	c->file.is_live = file->is_live;
 	if (old->x509 && X509_up_ref(old->x509))
 		c->x509 = old->x509;
 	if (old->key && EVP_PKEY_up_ref(old->key))
@@ -171,11 +134,17 @@ static struct cert *cert_copy(const struct cert *old)
 		cert_put(c);
 		return NULL;
 	}
-	return c;
+	return &c->file;
 }
 
-static int stage_pem(struct cert *c, struct str payload, struct err *err)
+static void put_cert(void *c)
 {
+	cert_put(c);
+}
+
+static int stage_pem(struct tls_file *f, struct str payload, bool adds, struct err *err)
+{
+	struct cert *c = (struct cert *)f;
 	EVP_PKEY *key = c->key;
 	int r;
 
@@ -186,26 +155,27 @@ static int stage_pem(struct cert *c, struct str payload, struct err *err)
 	c->key = NULL;
 	ocsp_free(c->ocsp);
 	c->ocsp = NULL;
-	r = cert_read_pem(c, c->path, payload, false, err);
+	r = cert_read_pem(c, c->file.path, payload, false, err);
 	/* A text without key is the certificate of the key that is there. */
 	if (c->key)
 		EVP_PKEY_free(key);
 	else
 		c->key = key;
 	if (r == 0 && !c->x509)
-		r = err_set(err, -EINVAL, "no certificate in the payload for '%s'", c->path);
+		r = err_set(err, -EINVAL, "no certificate in the payload for '%s'", c->file.path);
 	return r;
 }
 
-static int stage_key(struct cert *c, struct str payload, struct err *err)
+static int stage_key(struct tls_file *f, struct str payload, bool adds, struct err *err)
 {
+	struct cert *c = (struct cert *)f;
 	EVP_PKEY *old = c->key;
 	int r;
 
 	c->key = NULL;
-	r = cert_read_pem(c, c->path, payload, true, err);
+	r = cert_read_pem(c, c->file.path, payload, true, err);
 	if (r == 0 && !c->key)
-		r = err_set(err, -EINVAL, "no private key in the payload for '%s'", c->path);
+		r = err_set(err, -EINVAL, "no private key in the payload for '%s'", c->file.path);
 	if (c->key)
 		EVP_PKEY_free(old);
 	else
@@ -240,15 +210,16 @@ static int decode_base64(struct str text, char **ret, size_t *ret_len)
 	return 0;
 }
 
-static int stage_ocsp(struct cert *c, struct str payload, struct err *err)
+static int stage_ocsp(struct tls_file *f, struct str payload, bool adds, struct err *err)
 {
+	struct cert *c = (struct cert *)f;
 	struct ocsp_staple *o;
 	char *der;
 	size_t len;
 	int r;
 
 	if (!c->x509)
-		return err_set(err, -EINVAL, "'%s' has no certificate yet", c->path);
+		return err_set(err, -EINVAL, "'%s' has no certificate yet", c->file.path);
 	r = decode_base64(payload, &der, &len);
 	if (r)
 		return err_set(err, r, r == -ENOMEM ? "out of memory" : "not base64");
@@ -261,128 +232,31 @@ static int stage_ocsp(struct cert *c, struct str payload, struct err *err)
 	return 0;
 }
 
-/* What a name such as "site.pem.key" adds to the certificate "site.pem". */
-static const struct cert_part {
-	struct str suffix;
-	int (*stage)(struct cert *c, struct str payload, struct err *err);
-} parts[] = {
+static int finish_cert(struct tls_file *f, struct err *err)
+{
+	struct cert *c = (struct cert *)f;
+
+	if (!c->x509 || !c->key)
+		return err_set(err, -EINVAL, "'%s' has no %s yet", c->file.path,
+			       c->x509 ? "private key" : "certificate");
+	return c->n_names ? 0 : cert_finish(c, err);
+}
+
+static const struct tls_file_part parts[] = {
+	{ .stage = stage_pem },
 	{ { ".key", 4 }, stage_key },
 	{ { ".ocsp", 5 }, stage_ocsp },
 };
 
-struct cert_change {
-	struct cert *cert;
+const struct tls_file_ops cert_file_ops = {
+	.noun = "certificate",
+	.parts = parts,
+	.n_parts = ARRAY_SIZE(parts),
+	.make = make_cert,
+	.copy = copy_cert,
+	.put = put_cert,
+	.finish = finish_cert,
 };
-
-/* The certificate that a name means: itself, or with one of the suffixes above. */
-static const struct cert *find_named(const struct cert_store *s, const char *name,
-				     const struct cert_part **ret_part)
-{
-	struct str n = str_from_cstr(name);
-	const struct cert *c = cert_at(s, name);
-
-	*ret_part = NULL;
-	for (size_t i = 0; i < ARRAY_SIZE(parts) && !c; i++) {
-		if (!str_is_suffix(n, parts[i].suffix))
-			continue;
-		c = namemap_get(&s->certs, str_sub(n, 0, n.len - parts[i].suffix.len));
-		*ret_part = c ? &parts[i] : NULL;
-	}
-	return c;
-}
-
-int cert_change_stage(struct cert_store *s, struct cert_change **change, const char *name,
-		      struct str payload, bool *ret_is_first, struct err *err)
-{
-	const struct cert_part *part;
-	const struct cert *old = find_named(s, name, &part);
-	struct cert_change *ch = *change;
-	struct cert *c;
-	int r;
-
-	if (!old)
-		return err_set(err, -ENOENT,
-			       "the certificate '%s' does not exist: 'new ssl cert' makes one",
-			       name);
-	if (ch && strcmp(ch->cert->path, old->path) != 0)
-		return err_set(
-			err, -EBUSY,
-			"the ongoing transaction is about '%s' but you are trying to set '%s'",
-			ch->cert->path, name);
-	c = cert_copy(ch ? ch->cert : old);
-	if (!c)
-		return err_set(err, -ENOMEM, "out of memory");
-	r = part ? part->stage(c, payload, err) : stage_pem(c, payload, err);
-	if (r) {
-		cert_put(c);
-		return r;
-	}
-	*ret_is_first = !ch;
-	if (!ch)
-		*change = ch = mem_zalloc(sizeof(*ch));
-	if (!ch) {
-		cert_put(c);
-		return err_set(err, -ENOMEM, "out of memory");
-	}
-	cert_put(ch->cert);
-	ch->cert = c;
-	return 0;
-}
-
-const char *cert_change_path(const struct cert_change *ch)
-{
-	return ch->cert->path;
-}
-
-const struct cert *cert_change_cert(const struct cert_change *ch)
-{
-	return ch->cert;
-}
-
-void cert_change_free(struct cert_change *ch)
-{
-	if (!ch)
-		return;
-	cert_put(ch->cert);
-	mem_free(ch);
-}
-
-/* The change's certificate and the store's change places: again to take it back. */
-static int swap_cert(struct cert_store *s, struct cert_change *ch)
-{
-	void **slot = namemap_put(&s->certs, str_from_cstr(ch->cert->path));
-	struct cert *old;
-
-	if (!slot)
-		return -ENOMEM;
-	old = *slot;
-	*slot = ch->cert;
-	ch->cert = old;
-	return 0;
-}
-
-int cert_change_apply(struct cert_store *s, struct cert_change *ch, struct err *err)
-{
-	struct cert *c = ch->cert;
-	int r = 0;
-
-	if (!c->x509 || !c->key)
-		return err_set(err, -EINVAL, "'%s' has no %s yet", c->path,
-			       c->x509 ? "private key" : "certificate");
-	if (!cert_at(s, c->path))
-		return err_set(err, -ENOENT, "certificate '%s' was deleted meanwhile", c->path);
-	if (c->n_names == 0)
-		r = cert_finish(c, err);
-	if (r == 0 && swap_cert(s, ch))
-		r = err_set(err, -ENOMEM, "out of memory");
-	return r;
-}
-
-void cert_change_revert(struct cert_store *s, struct cert_change *ch)
-{
-	/* The key is there: nothing is allocated. */
-	BUG_ON(swap_cert(s, ch));
-}
 
 /* --- crt-lists --- */
 

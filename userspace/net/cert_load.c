@@ -64,21 +64,63 @@ int net_read_file(const char *path, char **ret_text, size_t *ret_len, struct err
 
 /* --- PEM --- */
 
-struct pem_file {
-	const char *path, *text;
-	size_t len;
-	BIO *bio;
-};
-
-static unsigned pem_line(const struct pem_file *f)
+unsigned pem_line(const struct pem_block *b)
 {
-	size_t off = f->len - BIO_pending(f->bio);
+	size_t off = b->text.len - (size_t)BIO_pending(b->bio);
 	unsigned line = 1;
 
-	for (size_t i = 0; i < off; i++)
-		line += f->text[i] == '\n';
+	/* The end of the block's own last line does not count. */
+	for (size_t i = 0; i + 1 < off; i++)
+		line += b->text.p[i] == '\n';
 	return line;
 }
+
+int pem_each(const char *path, struct str text, pem_fn *fn, void *ctx, struct err *err)
+{
+	struct pem_block b = { .path = path, .text = text };
+	int r = 0;
+
+	b.bio = BIO_new_mem_buf(text.p, (int)text.len);
+	if (!b.bio)
+		return err_set(err, -ENOMEM, "out of memory");
+	while (r == 0) {
+		unsigned char *der;
+		char *name, *header;
+
+		ERR_clear_error();
+		if (!PEM_read_bio(b.bio, &name, &header, &der, &b.len)) {
+			if (ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE)
+				r = err_set(err, -EINVAL, "%s: bad PEM before line %u: %s", path,
+					    pem_line(&b), tls_reason());
+			break;
+		}
+		b.type = str_from_cstr(name);
+		b.is_encrypted = strstr(header, "ENCRYPTED") ||
+				 str_is_eq(b.type, STR("ENCRYPTED PRIVATE KEY"));
+		b.der = der;
+		r = fn(ctx, &b, err);
+		OPENSSL_free(name);
+		OPENSSL_free(header);
+		OPENSSL_clear_free(der, (size_t)b.len);
+	}
+	ERR_clear_error();
+	BIO_free(b.bio);
+	return r;
+}
+
+int pem_bad_block(const struct pem_block *b, int code, struct err *err)
+{
+	return err_set(err, code, "%s: cannot read the " STR_FMT " that ends in line %u: %s",
+		       b->path, STR_ARG(b->type), pem_line(b), tls_reason());
+}
+
+bool pem_is_cert(const struct pem_block *b)
+{
+	return str_is_eq(b->type, STR("CERTIFICATE")) ||
+	       str_is_eq(b->type, STR("X509 CERTIFICATE"));
+}
+
+/* --- one certificate --- */
 
 static int add_x509(struct cert *c, const unsigned char *der, long len)
 {
@@ -108,68 +150,36 @@ static int add_key(struct cert *c, const unsigned char *der, long len)
 	return c->key ? 0 : -EINVAL;
 }
 
-static int add_block(struct cert *c, const struct pem_file *f, const char *name, const char *header,
-		     const unsigned char *der, long len, bool is_key_file, struct err *err)
+struct cert_read {
+	struct cert *cert;
+	bool is_key_file;
+};
+
+static int add_block(void *ctx, const struct pem_block *b, struct err *err)
 {
-	struct str type = str_from_cstr(name);
-	unsigned line = pem_line(f);
+	const struct cert_read *rd = ctx;
 	int r = 0;
 
-	if (str_is_suffix(type, STR("PRIVATE KEY"))) {
-		if (str_is_eq(type, STR("ENCRYPTED PRIVATE KEY")) || strstr(header, "ENCRYPTED"))
+	if (str_is_suffix(b->type, STR("PRIVATE KEY"))) {
+		if (b->is_encrypted)
 			return err_set(err, -EINVAL,
 				       "%s: the private key that ends in line %u is encrypted; "
 				       "store it without a passphrase",
-				       f->path, line);
-		r = add_key(c, der, len);
-	} else if (!is_key_file && (str_is_eq(type, STR("CERTIFICATE")) ||
-				    str_is_eq(type, STR("X509 CERTIFICATE")))) {
-		r = add_x509(c, der, len);
+				       b->path, pem_line(b));
+		r = add_key(rd->cert, b->der, b->len);
+	} else if (!rd->is_key_file && pem_is_cert(b)) {
+		r = add_x509(rd->cert, b->der, b->len);
 	}
 	/* Everything else (DH and EC parameters, comments) is not ours to judge. */
-	if (r)
-		return err_set(err, r, "%s: cannot read the %s that ends in line %u: %s", f->path,
-			       name, line, tls_reason());
-	return 0;
-}
-
-static int read_blocks(struct cert *c, const struct pem_file *f, bool is_key_file, struct err *err)
-{
-	int r = 0;
-
-	while (r == 0) {
-		unsigned char *der;
-		char *name, *header;
-		long len;
-
-		ERR_clear_error();
-		if (!PEM_read_bio(f->bio, &name, &header, &der, &len)) {
-			if (ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE)
-				r = err_set(err, -EINVAL, "%s: bad PEM before line %u: %s", f->path,
-					    pem_line(f), tls_reason());
-			break;
-		}
-		r = add_block(c, f, name, header, der, len, is_key_file, err);
-		OPENSSL_free(name);
-		OPENSSL_free(header);
-		OPENSSL_clear_free(der, (size_t)len);
-	}
-	ERR_clear_error();
-	return r;
+	return r ? pem_bad_block(b, r, err) : 0;
 }
 
 int cert_read_pem(struct cert *c, const char *path, struct str text, bool is_key_file,
 		  struct err *err)
 {
-	struct pem_file f = { .path = path, .text = text.p, .len = text.len };
-	int r;
+	struct cert_read rd = { c, is_key_file };
 
-	f.bio = BIO_new_mem_buf(text.p, (int)text.len);
-	if (!f.bio)
-		return err_set(err, -ENOMEM, "out of memory");
-	r = read_blocks(c, &f, is_key_file, err);
-	BIO_free(f.bio);
-	return r;
+	return pem_each(path, text, add_block, &rd, err);
 }
 
 static int read_pem(struct cert *c, const char *path, bool is_key_file, struct err *err)
@@ -284,7 +294,7 @@ static int add_names(struct cert *c)
 
 int cert_finish(struct cert *c, struct err *err)
 {
-	const char *path = c->path;
+	const char *path = c->file.path;
 	int r;
 
 	if (!X509_check_private_key(c->x509, c->key)) {
@@ -327,8 +337,8 @@ struct cert *cert_new(const char *path)
 	if (!c)
 		return NULL;
 	atomic_init(&c->refs, 1);
-	c->path = mem_strdup(str_from_cstr(path));
-	if (c->path)
+	c->file.path = mem_strdup(str_from_cstr(path));
+	if (c->file.path)
 		return c;
 	mem_free(c);
 	return NULL;

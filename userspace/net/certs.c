@@ -4,7 +4,6 @@
  * have not changed, plus everything that is built from them and must go with them. Control thread;
  * a `struct cert` is counted atomically because connections may outlive the store.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
@@ -26,7 +25,7 @@ void cert_put(struct cert *c)
 		mem_free(c->names[i]);
 	mem_free(c->names);
 	ocsp_free(c->ocsp);
-	mem_free(c->path);
+	mem_free(c->file.path);
 	mem_free(c->key_path);
 	mem_free(c);
 }
@@ -62,34 +61,29 @@ static void drop_cert(void *value)
 	cert_put(value);
 }
 
-static void drop_ca(void *value)
+static void drop_ca_file(void *value)
 {
-	X509_STORE_free(value);
+	ca_file_free(value);
 }
 
 /* What the previous generation used; older ones are forgotten. */
 static int inherit(struct cert_store *s, const struct cert_store *previous)
 {
-	for (size_t i = 0; i < previous->certs.cap; i++) {
-		const struct namemap_slot *old = &previous->certs.slots[i];
+	for (size_t i = 0; i < previous->files[TLS_CERT].cap; i++) {
+		const struct namemap_slot *old = &previous->files[TLS_CERT].slots[i];
 		struct cert *c = old->key ? old->value : NULL;
 		void **slot;
 
-		if (!c || !c->is_used)
+		if (!c || !c->file.is_used)
 			continue;
-		slot = namemap_put(&s->certs, str_make(old->key, old->len));
+		slot = namemap_put(&s->files[TLS_CERT], str_make(old->key, old->len));
 		if (!slot)
 			return -ENOMEM;
 		atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
 		*slot = c;
 	}
 	/* One may have been dropped from the configuration: it is used again when the new one says so. */
-	for (size_t i = 0; i < s->certs.cap; i++) {
-		struct cert *c = s->certs.slots[i].key ? s->certs.slots[i].value : NULL;
-
-		if (c)
-			c->is_used = false;
-	}
+	cert_store_recount(s);
 	return 0;
 }
 
@@ -125,9 +119,11 @@ void cert_store_free(struct cert_store *s)
 		tls_server_put(list_entry(l, struct tls_server, link));
 	while ((l = list_pop_front(&s->clients)))
 		tls_client_put(list_entry(l, struct tls_client, link));
-	namemap_free(&s->certs, drop_cert);
+	namemap_free(&s->files[TLS_CERT], drop_cert);
 	namemap_free(&s->lists, mem_free);
-	namemap_free(&s->cas, drop_ca);
+	namemap_free(&s->files[TLS_CA], drop_ca_file);
+	namemap_free(&s->files[TLS_CRL], drop_ca_file);
+	ca_stores_forget(s);
 	tickets_drop_all(s);
 	mem_free(s);
 }
@@ -183,15 +179,15 @@ static bool is_unchanged(const struct cert *c, uint64_t identity)
 {
 	return identity && c->identity[0] == identity &&
 	       c->identity[1] == file_identity(c->key_path) &&
-	       c->identity[2] == ocsp_identity(c->path);
+	       c->identity[2] == ocsp_identity(c->file.path);
 }
 
 static void warn_about_dates(struct cert_store *s, const struct cert *c)
 {
 	if (X509_cmp_current_time(X509_get0_notAfter(c->x509)) < 0)
-		cert_store_warn(s, "certificate '%s' has expired", c->path);
+		cert_store_warn(s, "certificate '%s' has expired", c->file.path);
 	else if (X509_cmp_current_time(X509_get0_notBefore(c->x509)) > 0)
-		cert_store_warn(s, "certificate '%s' is not valid yet", c->path);
+		cert_store_warn(s, "certificate '%s' is not valid yet", c->file.path);
 }
 
 /* Roots that come with the system: clients are taken to know them, too. Control thread. */
@@ -228,12 +224,12 @@ void cert_warn_about_chain(struct cert_store *s, struct cert *c)
 		s,
 		"certificate '%s' comes without that of its issuer '%s', which clients have to "
 		"know by themselves: add intermediate certificates to the file",
-		c->path, issuer);
+		c->file.path, issuer);
 }
 
 int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cert, struct err *err)
 {
-	struct cert *c = namemap_get(&s->certs, str_from_cstr(path));
+	struct cert *c = namemap_get(&s->files[TLS_CERT], str_from_cstr(path));
 	uint64_t identity = s->is_frozen ? 0 : file_identity(path);
 	struct err why = { "" };
 	void **slot;
@@ -243,14 +239,14 @@ int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cer
 		if (!c || !c->x509)
 			return err_set(err, -ENOENT, "certificate '%s' is %s", path,
 				       c ? "empty" : "not loaded");
-		c->is_used = true;
+		c->file.is_used = true;
 		*ret_cert = c;
 		return 0;
 	}
 	if (c && is_unchanged(c, identity)) {
-		if (!c->is_used)
+		if (!c->file.is_used)
 			warn_about_dates(s, c);
-		c->is_used = true;
+		c->file.is_used = true;
 		*ret_cert = c;
 		return 0;
 	}
@@ -264,7 +260,7 @@ int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cer
 	if (ocsp_load(c, &why))
 		cert_store_warn(s, "certificate '%s' goes without OCSP response: %s", path,
 				why.text);
-	slot = namemap_put(&s->certs, str_from_cstr(path));
+	slot = namemap_put(&s->files[TLS_CERT], str_from_cstr(path));
 	if (!slot) {
 		cert_put(c);
 		return err_set(err, -ENOMEM, "out of memory");
@@ -272,7 +268,7 @@ int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cer
 	cert_put(*slot);
 	*slot = c;
 	warn_about_dates(s, c);
-	c->is_used = true;
+	c->file.is_used = true;
 	*ret_cert = c;
 	return 0;
 }
@@ -320,74 +316,16 @@ static int use_path(const struct use_one *u, const char *path, struct err *err)
 	return r ? r : u->use(u->ctx, c, err);
 }
 
-/* Not certificates by themselves: keys, OCSP answers, issuers, timestamps, DH parameters; and hidden files. */
+/* Not certificates by themselves: keys, OCSP answers, issuers, timestamps, DH parameters. */
 static bool is_cert_name(struct str name)
 {
 	static const char *const others[] = { ".key", ".ocsp", ".issuer", ".sctl", ".dh" };
 
-	if (name.p[0] == '.')
-		return false;
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
 		if (str_is_suffix(name, str_from_cstr(others[i])))
 			return false;
 	}
 	return true;
-}
-
-struct name_list {
-	char **names;
-	size_t n, cap;
-};
-
-static void name_list_free(struct name_list *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		mem_free(l->names[i]);
-	mem_free(l->names);
-}
-
-static int name_list_add(struct name_list *l, struct str name)
-{
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 64;
-		char **names = mem_realloc(l->names, cap * sizeof(*names));
-
-		if (!names)
-			return -ENOMEM;
-		l->names = names;
-		l->cap = cap;
-	}
-	l->names[l->n] = mem_strdup(name);
-	if (!l->names[l->n])
-		return -ENOMEM;
-	l->n++;
-	return 0;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* In alphabetical order: the first is the default certificate. */
-static int read_dir(const char *dir, struct name_list *l, struct err *err)
-{
-	DIR *d = opendir(dir);
-	const struct dirent *e;
-	int r = 0;
-
-	if (!d)
-		return err_set(err, -errno, "cannot read directory '%s': %s", dir, strerror(errno));
-	while (r == 0 && (e = readdir(d))) {
-		if (is_cert_name(str_from_cstr(e->d_name)))
-			r = name_list_add(l, str_from_cstr(e->d_name));
-	}
-	closedir(d);
-	if (r)
-		return err_set(err, r, "out of memory");
-	if (l->n)
-		qsort(l->names, l->n, sizeof(*l->names), compare_names);
-	return 0;
 }
 
 static int use_dir_entry(const struct use_one *u, const char *dir, const char *name,
@@ -409,11 +347,12 @@ static int use_dir_entry(const struct use_one *u, const char *dir, const char *n
 	return r;
 }
 
+/* In alphabetical order: the first is the default certificate. */
 static int use_dir(const struct use_one *u, const char *dir, struct err *err)
 {
 	struct name_list l = { 0 };
 	unsigned n_used = 0;
-	int r = read_dir(dir, &l, err);
+	int r = name_list_read(&l, dir, is_cert_name, err);
 
 	for (size_t i = 0; i < l.n && r == 0; i++)
 		r = use_dir_entry(u, dir, l.names[i], &n_used, err);

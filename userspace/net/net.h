@@ -311,21 +311,28 @@ void tls_client_retire(struct tls_client *cli);
 void tls_client_release(void *cli);
 
 /*
- * Certificates at run time: a frozen store is changed, then everything that was built from it is built again. All
- * on the control thread; messages are those of the runtime API.
+ * Files at run time: a frozen store is changed, then everything that was built from it is built again. All on the
+ * control thread; messages are those of the runtime API.
  */
-struct cert_change; /* a transaction about one certificate */
-HG_WUR int cert_store_new_cert(struct cert_store *s, const char *path, struct err *err);
+enum tls_file_kind { TLS_CERT, TLS_CA, TLS_CRL, TLS_FILE_KINDS };
+struct tls_change; /* a transaction about one file */
+HG_WUR int cert_store_new_file(struct cert_store *s, enum tls_file_kind kind, const char *path,
+			       struct err *err);
 /* -EBUSY: in use; -ENOENT. */
-HG_WUR int cert_store_del_cert(struct cert_store *s, const char *path, struct err *err);
-/* Adds a payload to *change (NULL: a new one is made). `name`: of a certificate, or with .key or .ocsp behind. */
-HG_WUR int cert_change_stage(struct cert_store *s, struct cert_change **change, const char *name,
-			     struct str payload, bool *ret_is_first, struct err *err);
-const char *cert_change_path(const struct cert_change *ch);
+HG_WUR int cert_store_del_file(struct cert_store *s, enum tls_file_kind kind, const char *path,
+			       struct err *err);
+/*
+ * Reads a payload into *change (NULL: a new one is made), in place of what the file holds or (adds) behind it. `name`:
+ * of a file, of a certificate also with .key or .ocsp behind.
+ */
+HG_WUR int tls_change_stage(struct cert_store *s, enum tls_file_kind kind,
+			    struct tls_change **change, const char *name, struct str payload,
+			    bool adds, struct err *err);
+const char *tls_change_path(const struct tls_change *ch);
 /* Into the store, and out of it again when building failed. */
-HG_WUR int cert_change_apply(struct cert_store *s, struct cert_change *ch, struct err *err);
-void cert_change_revert(struct cert_store *s, struct cert_change *ch);
-void cert_change_free(struct cert_change *ch); /* NULL is ignored */
+HG_WUR int tls_change_apply(struct cert_store *s, struct tls_change *ch, struct err *err);
+void tls_change_revert(struct cert_store *s, struct tls_change *ch);
+void tls_change_free(struct tls_change *ch); /* NULL is ignored */
 /* Forgets what is in use; building again tells anew. */
 void cert_store_recount(struct cert_store *s);
 /* The text before is the caller's, to restore or mem_free() it. */
@@ -338,12 +345,21 @@ HG_WUR int cert_store_list_restore(struct cert_store *s, const char *path, char 
 /* Walks; non-zero from `fn` stops the walk and is returned. */
 int cert_store_each_list(const struct cert_store *s,
 			 int (*fn)(void *ctx, const char *path, const char *text), void *ctx);
-int cert_store_each_cert(const struct cert_store *s,
-			 int (*fn)(void *ctx, const char *path, bool is_empty, bool has_ocsp),
-			 void *ctx);
-/* "Filename: …" and the other lines of `show ssl cert <path>`; of a change when it is given. -ENOENT. */
-int cert_store_describe(const struct cert_store *s, const struct cert_change *ch, const char *path,
-			FILE *out);
+/* By name, all of a kind. */
+struct tls_file_facts {
+	const char *path;
+	bool is_empty, has_ocsp;
+	unsigned n_certs;
+};
+int cert_store_each_file(const struct cert_store *s, enum tls_file_kind kind,
+			 int (*fn)(void *ctx, const struct tls_file_facts *f), void *ctx);
+unsigned tls_change_n_certs(const struct tls_change *ch);
+/*
+ * "Filename: …" and the other lines of `show ssl cert|ca-file|crl-file <path>`; of a change when it is given.
+ * `number`: of the only certificate or list of a CA or CRL file that is shown, 0: all. -ENOENT.
+ */
+int cert_store_describe(const struct cert_store *s, enum tls_file_kind kind,
+			const struct tls_change *ch, const char *path, unsigned number, FILE *out);
 /* `show ssl ocsp-response`: one certificate's. -ENOENT: no such certificate, or none stapled. */
 int cert_store_describe_ocsp(const struct cert_store *s, const char *path, FILE *out);
 

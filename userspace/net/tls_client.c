@@ -85,7 +85,10 @@ static int set_verify(struct tls_client *cli, struct cert_store *s, const struct
 			"in a network where nobody can stand in between");
 	cli->is_verified = true;
 	tls_ctx_set_verify(cli->ctx, SSL_VERIFY_PEER);
-	return tls_ctx_set_ca(cli->ctx, s, ca, t->crl_file ? t->crl_file : d->crl_file, false, err);
+	return tls_ctx_set_ca(
+		cli->ctx, s,
+		&(struct tls_ca){ .ca = ca, .crl = t->crl_file ? t->crl_file : d->crl_file }, NULL,
+		err);
 }
 
 static int set_own_cert(struct tls_client *cli, struct cert_store *s, const char *path,

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Settings of an SSL_CTX that bind and server lines share: versions, ciphers, curves, CAs. Control
+ * Settings of an SSL_CTX that bind and server lines share: versions, ciphers, curves. Control
  * thread. A context is made once per line (or crt-list option set) and only read by workers.
  */
 #include <errno.h>
 #include <openssl/err.h>
-#include <sys/stat.h>
 
 #include "net/tls_priv.h"
 
@@ -140,105 +139,4 @@ int tls_ctx_configure(SSL_CTX *ctx, const struct conf_tls *t, const struct conf_
 	}
 	ERR_clear_error();
 	return 0;
-}
-
-/* --- CAs --- */
-
-static int load_ca(X509_STORE *store, const char *file, struct err *err)
-{
-	struct stat st;
-	int ok;
-
-	if (strcmp(file, "@system-ca") == 0) {
-		ok = X509_STORE_set_default_paths(store);
-	} else if (stat(file, &st) < 0) {
-		return err_set(err, -errno, "cannot open CA file '%s': %s", file, strerror(errno));
-	} else if (S_ISDIR(st.st_mode)) {
-		ok = X509_STORE_load_path(store, file);
-	} else {
-		ok = X509_STORE_load_file(store, file);
-	}
-	if (!ok)
-		return err_set(err, -EINVAL, "cannot load CA certificates from '%s': %s", file,
-			       tls_reason());
-	return 0;
-}
-
-static int load_crl(X509_STORE *store, const char *file, struct err *err)
-{
-	if (!X509_STORE_load_file(store, file))
-		return err_set(err, -EINVAL, "cannot load CRLs from '%s': %s", file, tls_reason());
-	X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
-	return 0;
-}
-
-static int new_ca_store(const char *ca_file, const char *crl_file, X509_STORE **ret,
-			struct err *err)
-{
-	X509_STORE *store = X509_STORE_new();
-	int r;
-
-	if (!store)
-		return err_set(err, -ENOMEM, "out of memory");
-	r = load_ca(store, ca_file, err);
-	if (r == 0 && crl_file)
-		r = load_crl(store, crl_file, err);
-	if (r) {
-		X509_STORE_free(store);
-		return r;
-	}
-	*ret = store;
-	return 0;
-}
-
-/* The names a server sends in its CertificateRequest. */
-static int set_client_ca_names(SSL_CTX *ctx, const char *ca_file, struct err *err)
-{
-	STACK_OF(X509_NAME) *names = sk_X509_NAME_new_null();
-	struct stat st;
-	bool is_dir = stat(ca_file, &st) == 0 && S_ISDIR(st.st_mode);
-	int ok;
-
-	if (!names)
-		return err_set(err, -ENOMEM, "out of memory");
-	if (strcmp(ca_file, "@system-ca") == 0)
-		ok = 1;
-	else if (is_dir)
-		ok = SSL_add_dir_cert_subjects_to_stack(names, ca_file);
-	else
-		ok = SSL_add_file_cert_subjects_to_stack(names, ca_file);
-	if (!ok) {
-		sk_X509_NAME_pop_free(names, X509_NAME_free);
-		return err_set(err, -EINVAL, "cannot read CA names from '%s': %s", ca_file,
-			       tls_reason());
-	}
-	SSL_CTX_set_client_CA_list(ctx, names);
-	return 0;
-}
-
-int tls_ctx_set_ca(SSL_CTX *ctx, struct cert_store *s, const char *ca_file, const char *crl_file,
-		   bool has_names, struct err *err)
-{
-	char key[2048];
-	X509_STORE *store;
-	void **slot;
-	int n = snprintf(key, sizeof(key), "%s\n%s", ca_file, crl_file ? crl_file : ""), r;
-
-	if (n < 0 || (size_t)n >= sizeof(key))
-		return err_set(err, -ENAMETOOLONG, "path of the CA file is too long");
-	store = namemap_get(&s->cas, str_from_cstr(key));
-	if (!store) {
-		r = new_ca_store(ca_file, crl_file, &store, err);
-		if (r)
-			return r;
-		slot = namemap_put(&s->cas, str_from_cstr(key));
-		if (!slot) {
-			X509_STORE_free(store);
-			return err_set(err, -ENOMEM, "out of memory");
-		}
-		*slot = store;
-	}
-	SSL_CTX_set1_cert_store(ctx, store);
-	ERR_clear_error();
-	return has_names ? set_client_ca_names(ctx, ca_file, err) : 0;
 }

@@ -119,7 +119,7 @@ int ocsp_load(struct cert *c, struct err *err)
 	struct ocsp_staple *o;
 	char *text;
 	size_t len;
-	int n = snprintf(path, sizeof(path), "%s.ocsp", c->path), r;
+	int n = snprintf(path, sizeof(path), "%s.ocsp", c->file.path), r;
 
 	if (n < 0 || (size_t)n >= sizeof(path) || stat(path, &st) < 0)
 		return 0;

@@ -71,6 +71,7 @@ struct tls_profile {
 	unsigned char *alpn;
 	unsigned alpn_len;
 	unsigned char sid[32];
+	uint64_t ca_digest; /* of whom its clients' certificates may come from; 0: none */
 	struct conf_verify_errors crt_ignore, ca_ignore;
 };
 
@@ -128,9 +129,6 @@ SSL_CTX *tls_ctx_new(bool is_server);
 /* `t` first, `dflt` where it says nothing. Texts name the setting. */
 HG_WUR int tls_ctx_configure(SSL_CTX *ctx, const struct conf_tls *t, const struct conf_tls *dflt,
 			     struct err *err);
-/* CA certificates to verify the peer with, and to name to it; parsed files are shared through the store. */
-HG_WUR int tls_ctx_set_ca(SSL_CTX *ctx, struct cert_store *s, const char *ca_file,
-			  const char *crl_file, bool has_names, struct err *err);
 /* SSL_VERIFY_* for a context; what the chain fails by is remembered in struct tls. */
 void tls_ctx_set_verify(SSL_CTX *ctx, int mode);
 int tls_on_verify(int ok, X509_STORE_CTX *x);
@@ -174,9 +172,17 @@ HG_WUR int ocsp_load(struct cert *c, struct err *err);
 void ocsp_free(struct ocsp_staple *o); /* NULL is ignored */
 int tls_on_status(SSL *ssl, void *arg);
 
+/* What all files of a store have in common, first in each of them. The runtime API changes them (tls_change.c). */
+struct tls_file {
+	char *path;
+	bool is_used; /* by the store it is in */
+	bool is_live; /* made by the runtime API: on no disk, and of no directory */
+};
+
 struct cert {
+	struct tls_file file;
 	_Atomic unsigned refs;
-	char *path, *key_path; /* key_path NULL: in the same file */
+	char *key_path; /* NULL: in the same file */
 	uint64_t identity[3]; /* of file, key file and .ocsp file: mtime, size, inode folded */
 	X509 *x509;
 	EVP_PKEY *key;
@@ -185,13 +191,12 @@ struct cert {
 	unsigned type; /* index in cert_set.certs */
 	char **names; /* DNS names, lower case */
 	unsigned n_names;
-	bool is_used; /* by the store it is in */
 	bool is_incomplete_told; /* warned that its issuer is missing */
-	bool is_live; /* made by the runtime API: on no disk, and of no directory */
 };
 
 struct cert_store {
-	struct namemap certs; /* path → struct cert, a reference; NULL: deleted */
+	/* path → struct cert, a reference, or struct ca_file; NULL: deleted */
+	struct namemap files[TLS_FILE_KINDS];
 	struct namemap lists; /* path → text of a crt-list */
 	/* Built: what is on disk is not looked at any more, only what was read and what the runtime API changed. */
 	bool is_frozen;
@@ -213,8 +218,6 @@ void cert_warn_about_chain(struct cert_store *s, struct cert *c);
 HG_WUR int cert_store_each(struct cert_store *s, const char *path,
 			   int (*use)(void *ctx, struct cert *cert, struct err *err), void *ctx,
 			   struct err *err);
-struct cert_change;
-const struct cert *cert_change_cert(const struct cert_change *ch);
 /* The text of a crt-list; the store keeps it. */
 HG_WUR int cert_store_list(struct cert_store *s, const char *path, const char **ret_text,
 			   struct err *err);
@@ -226,8 +229,27 @@ void cert_put(struct cert *c);
 HG_WUR int cert_use(SSL *ssl, const struct cert_set *set);
 HG_WUR int cert_use_ctx(SSL_CTX *ctx, const struct cert *c);
 
+/* --- PEM (cert_load.c) --- */
+
 /* Reads a whole file; NUL-terminated; mem_free() it. */
 HG_WUR int net_read_file(const char *path, char **ret_text, size_t *ret_len, struct err *err);
+/* One "-----BEGIN type-----". */
+struct pem_block {
+	const char *path;
+	struct str text; /* the file's */
+	BIO *bio; /* over it, behind this block */
+	struct str type;
+	bool is_encrypted;
+	const unsigned char *der;
+	long len;
+};
+typedef int pem_fn(void *ctx, const struct pem_block *b, struct err *err);
+/* Calls `fn` for every block; `path` is for messages. */
+HG_WUR int pem_each(const char *path, struct str text, pem_fn *fn, void *ctx, struct err *err);
+unsigned pem_line(const struct pem_block *b); /* that it ends in; counts from the beginning */
+/* "cannot read the CERTIFICATE that ends in line 7: why", from OpenSSL's queue. Returns `code`. */
+int pem_bad_block(const struct pem_block *b, int code, struct err *err);
+bool pem_is_cert(const struct pem_block *b);
 /* An empty one; NULL: out of memory. */
 struct cert *cert_new(const char *path);
 /* Adds what a PEM text holds; `path` is for messages. A key file's certificates are left out. */
@@ -237,6 +259,62 @@ HG_WUR int cert_read_pem(struct cert *c, const char *path, struct str text, bool
 HG_WUR int cert_finish(struct cert *c, struct err *err);
 /* Loads certificate, key and chain from files, without any store. */
 HG_WUR int cert_load(const char *path, struct cert **ret_cert, struct err *err);
+
+/* Names in a directory, sorted, without hidden ones (name_list.c). Zeroed before, freed after, whatever is returned. */
+struct name_list {
+	char **names;
+	size_t n, cap;
+};
+HG_WUR int name_list_read(struct name_list *l, const char *dir, bool (*is_wanted)(struct str name),
+			  struct err *err);
+void name_list_free(struct name_list *l);
+
+/* --- authorities (ca_file.c) --- */
+
+/* CA certificates, or revocation lists. */
+struct ca_file {
+	struct tls_file file;
+	STACK_OF(X509) * certs; /* both NULL: empty */
+	STACK_OF(X509_CRL) * crls;
+	uint64_t digest; /* of the contents */
+};
+struct ca_file *ca_file_new(const char *path); /* empty; NULL: out of memory */
+void ca_file_free(struct ca_file *f); /* NULL is ignored */
+/* Whom to trust. The names of files; NULL: none. */
+struct tls_ca {
+	const char *ca, *crl;
+	const char *names; /* whose subjects are told to the peer */
+};
+/*
+ * Has `ctx` verify its peer. What was read is shared through the store. *ret_digest (may be NULL) tells one set of
+ * authorities and revoked certificates from another.
+ */
+HG_WUR int tls_ctx_set_ca(SSL_CTX *ctx, struct cert_store *s, const struct tls_ca *ca,
+			  uint64_t *ret_digest, struct err *err);
+/* A file has changed: what was built from it is built again when it is asked for. */
+void ca_stores_forget(struct cert_store *s);
+
+/* --- changes at run time (tls_change.c) --- */
+
+/* A file of the runtime API, or a part of one that has a name of its own: "site.pem.key". */
+struct tls_file_part {
+	struct str suffix; /* len 0: the file itself */
+	/* Reads a payload into a copy of the file; adds: to what it holds. */
+	int (*stage)(struct tls_file *f, struct str payload, bool adds, struct err *err);
+};
+/* What differs between kinds of files. */
+struct tls_file_ops {
+	const char *noun; /* in messages */
+	const struct tls_file_part *parts;
+	unsigned n_parts;
+	struct tls_file *(*make)(const char *path); /* an empty one; NULL: out of memory */
+	struct tls_file *(*copy)(const struct tls_file *old);
+	void (*put)(void *f);
+	/* Before it is put in place: is it whole? */
+	int (*finish)(struct tls_file *f, struct err *err);
+};
+extern const struct tls_file_ops cert_file_ops, ca_file_ops, crl_file_ops;
+const struct tls_file *tls_change_file(const struct tls_change *ch);
 
 /* --- crt-list (crtlist.c) --- */
 

@@ -8,6 +8,7 @@
  * certificate would cost 13 KiB and 100 µs each; SSL_use_cert_and_key() costs 2 µs in a handshake of 100.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <openssl/err.h>
 #include <stdio.h>
 
@@ -151,13 +152,16 @@ static int set_verify(struct tls_profile *p, struct cert_store *s, const struct 
 		      const struct conf_tls *d, struct err *err)
 {
 	unsigned verify = t->verify != CONF_VERIFY_UNSET ? t->verify : d->verify;
-	const char *ca = t->ca_verify_file ? t->ca_verify_file : t->ca_file;
+	const char *ca = t->ca_file ? t->ca_file : d->ca_file;
+	struct tls_ca files = {
+		.ca = t->ca_verify_file ? t->ca_verify_file : ca,
+		.crl = t->crl_file ? t->crl_file : d->crl_file,
+		.names = t->no_ca_names ? NULL : ca,
+	};
 
 	if (verify == CONF_VERIFY_UNSET || verify == CONF_VERIFY_NONE)
 		return 0;
-	if (!ca)
-		ca = d->ca_file;
-	if (!ca)
+	if (!files.ca)
 		return err_set(err, -EINVAL, "'verify %s' needs a 'ca-file'",
 			       verify == CONF_VERIFY_REQUIRED ? "required" : "optional");
 	p->verify_mode = SSL_VERIFY_PEER;
@@ -166,19 +170,18 @@ static int set_verify(struct tls_profile *p, struct cert_store *s, const struct 
 	p->crt_ignore = t->crt_ignore;
 	p->ca_ignore = t->ca_ignore;
 	tls_ctx_set_verify(p->ctx, p->verify_mode);
-	return tls_ctx_set_ca(p->ctx, s, ca, t->crl_file ? t->crl_file : d->crl_file,
-			      !t->no_ca_names, err);
+	return tls_ctx_set_ca(p->ctx, s, &files, &p->ca_digest, err);
 }
 
-/* A session may only be resumed where the same client certificate would have been asked for. */
+/* A session may only be resumed where the same client certificate would have been asked for, and accepted. */
 static int set_session_id(struct tls_profile *p, const struct conf_bind *b,
 			  const struct conf_tls *t)
 {
 	char text[4096];
 	unsigned len;
-	int n = snprintf(text, sizeof(text), "%s\n%u\n%s\n%s\n%s", b->proxy ? b->proxy->name : "",
-			 p->verify_mode, t->ca_file ? t->ca_file : "",
-			 t->crl_file ? t->crl_file : "", p->options ? p->options : "");
+	int n = snprintf(text, sizeof(text), "%s\n%u\n%016" PRIx64 "\n%s",
+			 b->proxy ? b->proxy->name : "", p->verify_mode, p->ca_digest,
+			 p->options ? p->options : "");
 
 	if (n < 0 || (size_t)n >= sizeof(text))
 		n = (int)sizeof(text) - 1;
@@ -488,7 +491,8 @@ static int finish(struct tls_server *srv, struct err *err)
 		const struct cert *c = srv->dflt.certs[i];
 
 		if (c && cert_use_ctx(srv->base->ctx, c))
-			return err_set(err, -EINVAL, "certificate '%s': %s", c->path, tls_reason());
+			return err_set(err, -EINVAL, "certificate '%s': %s", c->file.path,
+				       tls_reason());
 	}
 	SSL_CTX_set_client_hello_cb(srv->base->ctx, on_client_hello, srv);
 	return 0;
