@@ -98,6 +98,7 @@ def proc_pid(host, name):
 GOALS = [
     ("load of 10,000 services, seconds", "load_10k_s", 10, False),
     ("Maglev of 1,000 backends, ms", "maglev_1000_ms", 5, False),
+    ("the same with 100 weights, ms", "maglev_1000_weighted_ms", 5, False),
     ("over veth: ipip, 1 flow, of bare", "veth_ipip_1", 0.85, True),
     ("over veth: ipip, 65,536 flows, of bare", "veth_ipip_64k", 0.85, True),
 ]

@@ -204,6 +204,44 @@ static void test_weight_change(void **state)
 	assert_true(changed < M * 3 / 100);
 }
 
+/* FNV-1a of the table. */
+static uint64_t digest(uint32_t size)
+{
+	uint64_t h = 0xcbf29ce484222325ull;
+
+	for (uint32_t i = 0; i < size; i++)
+		h = (h ^ table[i]) * 0x100000001b3ull;
+	return h;
+}
+
+/* Hosts of a fleet may run different versions: the same backends give the same table in all of them. */
+static void test_same_as_ever(void **state)
+{
+	static const struct {
+		unsigned n;
+		uint32_t size, step, modulo,
+			least; /* weight of backend i: least + i * step % modulo */
+		uint64_t digest;
+	} rows[] = {
+		{ 100, M, 0, 1, 1, 0xc6f55d420e6ccb80ull },
+		{ 1000, M, 1, 100, 1, 0x8d699788ab21da62ull },
+		{ 1000, M, 200, 400, 100, 0xa90c1427d58ebe2full }, /* turns that fall together */
+		{ 250, 16381, 97, 257, 0, 0x8e4285a0cf87df4aull },
+		{ 3, 4093, 0x7fffffff, 0xfffffffe, 1, 0x46c76ba4a4da2845ull },
+		{ 5000, 4096 + 4093, 1, 2, 1000000, 0x55a95ec148705b4eull },
+	};
+
+	for (unsigned r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+		make(rows[r].n, 0);
+		for (unsigned i = 0; i < rows[r].n; i++)
+			be[i].weight = rows[r].least +
+				       (uint32_t)((uint64_t)i * rows[r].step % rows[r].modulo);
+		shuffle(rows[r].n);
+		assert_int_equal(maglev_fill(be, rows[r].n, table, rows[r].size), 0);
+		assert_true(digest(rows[r].size) == rows[r].digest);
+	}
+}
+
 static void test_empty(void **state)
 {
 	memset(table, 0xff, sizeof(table));
@@ -278,20 +316,23 @@ static void test_sizes(void **state)
 
 static void test_no_memory(void **state)
 {
-	int rc = -ENOMEM;
+	for (int weighted = 0; weighted <= 1; weighted++) {
+		int rc = -ENOMEM;
 
-	make(100, 1);
-	memset(table, 0x5a, sizeof(table));
-	for (uint64_t n = 1; rc == -ENOMEM; n++) {
-		assert_true(n < 10);
-		assert_int_equal(table[0], 0x5a5a); /* untouched by failed calls */
-		mem_fail_at(n);
-		rc = maglev_fill(be, 100, table, 4093);
-		mem_fail_at(0);
+		make(100, 1);
+		be[7].weight += (uint32_t)weighted;
+		memset(table, 0x5a, sizeof(table));
+		for (uint64_t n = 1; rc == -ENOMEM; n++) {
+			assert_true(n < 10);
+			assert_int_equal(table[0], 0x5a5a); /* untouched by failed calls */
+			mem_fail_at(n);
+			rc = maglev_fill(be, 100, table, 4093);
+			mem_fail_at(0);
+		}
+		assert_int_equal(rc, 0);
+		count(4093);
+		assert_int_equal(share[0], 0);
 	}
-	assert_int_equal(rc, 0);
-	count(4093);
-	assert_int_equal(share[0], 0);
 }
 
 static double fill_ms(unsigned n, uint32_t size)
@@ -331,17 +372,12 @@ static void test_build_time(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_equal_shares),
-		cmocka_unit_test(test_order_does_not_matter),
-		cmocka_unit_test(test_disruption),
-		cmocka_unit_test(test_weights),
-		cmocka_unit_test(test_weight_change),
-		cmocka_unit_test(test_empty),
-		cmocka_unit_test(test_bad_arguments),
-		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_no_memory),
-		cmocka_unit_test(test_build_time),
-		cmocka_unit_test(test_composite_sizes),
+		cmocka_unit_test(test_equal_shares),  cmocka_unit_test(test_order_does_not_matter),
+		cmocka_unit_test(test_disruption),    cmocka_unit_test(test_weights),
+		cmocka_unit_test(test_weight_change), cmocka_unit_test(test_same_as_ever),
+		cmocka_unit_test(test_empty),	      cmocka_unit_test(test_bad_arguments),
+		cmocka_unit_test(test_sizes),	      cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_build_time),    cmocka_unit_test(test_composite_sizes),
 	};
 
 	return cmocka_run_group_tests_name("maglev", tests, NULL, NULL);

@@ -20,7 +20,7 @@ struct walker {
 	uint64_t key;
 	uint64_t remainder; /* of the share; how much rounding down took away */
 	uint32_t weight;
-	uint32_t quota, taken; /* slots */
+	uint32_t quota; /* slots */
 	uint32_t pos, skip; /* permutation: next slot to try, stride */
 	uint16_t id;
 };
@@ -93,62 +93,103 @@ static void take_slot(struct walker *w, uint16_t *table, uint32_t size)
 	}
 	table[pos] = w->id;
 	w->pos = pos;
-	w->taken++;
 }
 
 static void fill_equal(struct walker *w, unsigned n, uint16_t *table, uint32_t size)
 {
-	uint32_t left = size;
+	uint32_t left = n ? size : 0;
 
 	while (left)
 		for (unsigned i = 0; i < n && left; i++, left--)
 			take_slot(&w[i], table, size);
 }
 
-/* Whether x's next turn comes before y's: (2k + 1) / w compared without division. */
-static bool earlier(const struct walker *x, const struct walker *y)
-{
-	uint64_t tx = (2ull * x->taken + 1) * y->weight, ty = (2ull * y->taken + 1) * x->weight;
+/* --- turns in order of time ------------------------------------------------------------------------------ */
 
-	return tx != ty ? tx < ty : x->key < y->key;
+/*
+ * A turn: its time as a fixed-point number, and below that the index of its walker. Walkers are sorted by key, so the
+ * order of these numbers is the order of the turns: by time, and at one time by key.
+ */
+typedef unsigned __int128 turn;
+
+#define TURN_WALKER_BITS 16
+#define TURN_WALKER(t)	 ((unsigned)((t) & ((1u << TURN_WALKER_BITS) - 1)))
+
+static turn turn_time(const struct walker *w, uint32_t k, unsigned fraction)
+{
+	turn t = (turn)(2 * (uint64_t)k + 1) << fraction;
+
+	return t >> 64 ? t / w->weight : (uint64_t)t / w->weight;
 }
 
-static void sift_down(struct walker **heap, unsigned n, unsigned i)
+/*
+ * Bits behind the point that tell all times apart: two that differ do so by at least 1 / (w1 * w2), which is more
+ * than 2^-2b for weights of b bits. At most 64, behind at most 21 + 1.
+ */
+static unsigned fraction_bits(const struct walker *w, unsigned n)
 {
-	struct walker *w = heap[i];
-
-	for (;;) {
-		unsigned child = 2 * i + 1;
-
-		if (child >= n)
-			break;
-		if (child + 1 < n && earlier(heap[child + 1], heap[child]))
-			child++;
-		if (!earlier(heap[child], w))
-			break;
-		heap[i] = heap[child];
-		i = child;
-	}
-	heap[i] = w;
-}
-
-static void fill_weighted(struct walker *w, unsigned n, struct walker **heap, uint16_t *table,
-			  uint32_t size)
-{
-	unsigned live = 0;
+	uint32_t all = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		if (w[i].quota)
-			heap[live++] = &w[i];
-	for (unsigned i = live; i-- > 0;)
-		sift_down(heap, live, i);
-	while (live) {
-		take_slot(heap[0], table, size);
-		if (heap[0]->taken == heap[0]->quota)
-			heap[0] = heap[--live];
-		if (live)
-			sift_down(heap, live, 0);
+		all |= w[i].weight;
+	return 2 * (32 - (unsigned)__builtin_clz(all));
+}
+
+/* All turns of each walker, in order of walkers; returns the highest. */
+static turn make_turns(const struct walker *w, unsigned n, turn *turns)
+{
+	unsigned fraction = fraction_bits(w, n);
+	turn highest = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		for (uint32_t k = 0; k < w[i].quota; k++)
+			*turns++ = turn_time(&w[i], k, fraction) << TURN_WALKER_BITS | i;
+		if (w[i].quota && turns[-1] > highest)
+			highest = turns[-1];
 	}
+	return highest;
+}
+
+#define DIGIT_BITS 11
+
+/* A pass of a radix sort: from `in` to `out` by the digit at `shift`, what is equal there in the order it has. */
+static void sort_digit(const turn *in, turn *out, uint32_t n, unsigned shift)
+{
+	uint32_t at[1u << DIGIT_BITS] = { 0 }, sum = 0, count;
+
+	for (uint32_t i = 0; i < n; i++)
+		at[(uint32_t)(in[i] >> shift) & (ARRAY_SIZE(at) - 1)]++;
+	for (size_t d = 0; d < ARRAY_SIZE(at); d++) {
+		count = at[d];
+		at[d] = sum;
+		sum += count;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		out[at[(uint32_t)(in[i] >> shift) & (ARRAY_SIZE(at) - 1)]++] = in[i];
+}
+
+/* By time; `turns` has twice as many places. Returns the half that has the result. */
+static const turn *sort_turns(turn *turns, uint32_t n, turn highest)
+{
+	turn *from = turns, *to = turns + n, *t;
+
+	/* They come in the order of walkers, so only times need to be looked at. */
+	for (unsigned shift = TURN_WALKER_BITS; highest >> shift; shift += DIGIT_BITS) {
+		sort_digit(from, to, n, shift);
+		t = from;
+		from = to;
+		to = t;
+	}
+	return from;
+}
+
+/* Quotas add up to `size`, so there are as many turns. */
+static void fill_weighted(struct walker *w, unsigned n, turn *turns, uint16_t *table, uint32_t size)
+{
+	const turn *sorted = sort_turns(turns, size, make_turns(w, n, turns));
+
+	for (uint32_t i = 0; i < size; i++)
+		take_slot(&w[TURN_WALKER(sorted[i])], table, size);
 }
 
 static uint32_t gcd(uint32_t a, uint32_t b)
@@ -209,32 +250,41 @@ static bool weights_equal(const struct walker *w, unsigned n)
 	return true;
 }
 
+/* 0, or -ENOMEM, which leaves the table untouched. */
+static int fill_by_weight(struct walker *w, unsigned n, uint16_t *table, uint32_t size)
+{
+	struct walker **order = mem_alloc(n * sizeof(*order));
+	turn *turns = mem_alloc(2 * (size_t)size * sizeof(*turns));
+	bool ok = order && turns;
+
+	if (ok) {
+		set_quotas(w, n, order, size);
+		memset(table, 0, size * sizeof(*table));
+		fill_weighted(w, n, turns, table, size);
+	}
+	mem_free(order);
+	mem_free(turns);
+	return ok ? 0 : -ENOMEM;
+}
+
 int maglev_fill(const struct maglev_backend *backends, unsigned n, uint16_t *table, uint32_t size)
 {
-	struct walker **scratch;
 	struct walker *w;
-	int used = 0;
+	int rc, used;
 
 	if (size < 3 || n > UINT16_MAX)
 		return -EINVAL;
 	w = mem_alloc((n + 1) * sizeof(*w));
-	scratch = mem_alloc((n + 1) * sizeof(*scratch));
-	if (!w || !scratch) {
-		used = -ENOMEM;
-		goto out;
-	}
-	used = make_walkers(backends, n, w, size);
-	if (used < 0)
-		goto out;
-	memset(table, 0, size * sizeof(*table));
-	if (used && weights_equal(w, (unsigned)used)) {
+	if (!w)
+		return -ENOMEM;
+	rc = used = make_walkers(backends, n, w, size);
+	if (used > 0 && !weights_equal(w, (unsigned)used)) {
+		rc = fill_by_weight(w, (unsigned)used, table, size);
+	} else if (used >= 0) {
+		memset(table, 0, size * sizeof(*table));
 		fill_equal(w, (unsigned)used, table, size);
-	} else if (used) {
-		set_quotas(w, (unsigned)used, scratch, size);
-		fill_weighted(w, (unsigned)used, scratch, table, size);
+		rc = 0;
 	}
-out:
 	mem_free(w);
-	mem_free(scratch);
-	return used < 0 ? used : 0;
+	return rc;
 }
