@@ -139,8 +139,9 @@ static void fill_flows(struct hg_line *lines)
 	}
 }
 
-/* What the kernel's clock of connections says: one that begins is marked with it. */
-static uint32_t nat_tick(struct xdp_bench_bpf *skel, const struct hg_nat_conn *conns)
+/* Sends the SYN of a flow from `client`; what the program makes of it says where the flow's answers come from. */
+static void nat_begin(struct xdp_bench_bpf *skel, struct bench_nat_flow *f, uint32_t client,
+		      uint16_t client_port)
 {
 	uint8_t packet[BENCH_PACKET_MAX], out[BENCH_PACKET_MAX];
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = packet, .data_out = out,
@@ -148,89 +149,40 @@ static uint32_t nat_tick(struct xdp_bench_bpf *skel, const struct hg_nat_conn *c
 	int rc;
 
 	o.data_size_in = (uint32_t)bench_packet(packet, false, VIP_NAT, true);
+	memcpy(packet + 26, &client, 4);
+	memcpy(packet + 34, &client_port, 2);
 	rc = bpf_prog_test_run_opts(bpf_program__fd(skel->progs.xdp_lb), &o);
-	if (rc)
-		bench_die("test run", rc);
-	for (uint32_t i = 0; i < NAT_ROWS; i++)
-		if (conns[i].life)
-			return HG_NAT_TICK(conns[i].life);
-	bench_die("no NAT connection began", EINVAL);
+	if (rc || o.retval != 3) /* XDP_TX */
+		bench_die("a NAT connection does not begin", rc ? rc : EINVAL);
+	*f = (struct bench_nat_flow){ .client = client,
+				      .vip = htonl(0xc0000200 | VIP_NAT),
+				      .client_port = client_port,
+				      .vip_port = htons(80) };
+	memcpy(&f->edge, out + 26, 4);
+	memcpy(&f->backend, out + 30, 4);
+	memcpy(&f->edge_port, out + 34, 2);
+	memcpy(&f->backend_port, out + 36, 2);
 }
 
-/* An open connection of flow `f`, on a port from `port` on. */
-static void nat_open(struct hg_nat_conn *conns, struct hg_nat_line *lines, struct bench_nat_flow *f,
-		     uint32_t id, uint32_t port, uint32_t tick)
-{
-	struct hg_flow_key out = { .sport = f->client_port, .dport = f->vip_port, .proto = 6 };
-	struct hg_flow_key back = { .sport = f->backend_port, .proto = 6 };
-	struct hg_nat_conn *c;
-	uint64_t hash;
-	uint32_t row, at, w;
-
-	out.src[2] = out.dst[2] = back.src[2] = back.dst[2] = htonl(0xffff);
-	out.src[3] = f->client;
-	out.dst[3] = f->vip;
-	back.src[3] = f->backend;
-	back.dst[3] = f->edge;
-	hash = hg_flow_hash(&out, SEED);
-	do
-		row = hg_nat_row(hg_nat_base(&back, SEED), ++port, NAT_ROWS - 1);
-	while (conns[row].life);
-	f->edge_port = htons((uint16_t)port);
-	c = &conns[row];
-	*c = (struct hg_nat_conn){ .life = HG_NAT_LIFE(HG_NAT_OPEN, tick),
-				   .backend = (uint16_t)id,
-				   .service = (VIP_NAT - VIP) * 2,
-				   .last = { f->client, f->edge, f->vip, f->backend },
-				   .client_port = f->client_port,
-				   .vip_port = f->vip_port,
-				   .backend_port = f->backend_port,
-				   .edge_port = f->edge_port,
-				   .client.state = HG_NEIGH_OK,
-				   .ifindex = 1,
-				   .idle_ticks = HG_NAT_IDLE_MAX,
-				   .proto = 6 };
-	at = hg_line_of(hash, HG_NAT_LINES(NAT_ROWS) - 1);
-	for (w = 0; w < 2 * HG_NAT_WAYS; w++) {
-		struct hg_nat_line *l = &lines[w < HG_NAT_WAYS ? at : HG_LINE_NEIGHBOUR(at)];
-
-		if (l->word[w % HG_NAT_WAYS])
-			continue;
-		l->word[w % HG_NAT_WAYS] = HG_NAT_WORD(hash, row);
-		return;
-	}
-	bench_die("no place for a NAT connection", ENOSPC);
-}
-
-/* As many connections as the wrapper has flows, on ports as the program gives them: all over the range. */
+/* As many connections as the wrapper has flows, where the program puts them; all established. */
 static void fill_nat(struct xdp_bench_bpf *skel)
 {
 	struct bench_nat_flow *flows = map(skel->maps.bench_nat_flows);
 	struct hg_nat_service *services = map(skel->maps.nat_services);
 	struct hg_nat_control *control = map(skel->maps.nat_control);
 	struct hg_nat_conn *conns = map(skel->maps.nat_conns);
-	struct hg_nat_line *lines = map(skel->maps.nat_lines);
 	const uint32_t n_ports = HG_NAT_PORT_LAST - HG_NAT_PORT_FIRST + 1;
-	uint32_t tick;
 
 	services[(VIP_NAT - VIP) * 2] = (struct hg_nat_service){ .port_first = HG_NAT_PORT_FIRST,
 								 .n_ports = (uint16_t)n_ports,
 								 .idle_ticks = HG_NAT_IDLE_MAX };
 	control->port_first = HG_NAT_PORT_FIRST;
 	control->n_ports = n_ports;
-	tick = nat_tick(skel, conns);
-	for (uint32_t i = 0; i < BENCH_NAT_FLOWS; i++) {
-		uint32_t id = i % BACKENDS + 1;
-
-		flows[i] = (struct bench_nat_flow){ .client = 0x0a000000u | i,
-						    .vip = htonl(0xc0000200 | VIP_NAT),
-						    .edge = htonl(0x0aff0000),
-						    .backend = htonl(0x0a000100 + id),
-						    .client_port = (uint16_t)(i * 7),
-						    .vip_port = htons(80),
-						    .backend_port = htons(80) };
-		nat_open(conns, lines, &flows[i], id, HG_NAT_PORT_FIRST + i % (n_ports - 64), tick);
-	}
+	for (uint32_t i = 0; i < BENCH_NAT_FLOWS; i++)
+		nat_begin(skel, &flows[i], 0x0a000000u | i, (uint16_t)(i * 7));
+	for (uint32_t i = 0; i < NAT_ROWS; i++)
+		if (conns[i].life)
+			conns[i].life = HG_NAT_LIFE(HG_NAT_OPEN, HG_NAT_TICK(conns[i].life));
 }
 
 static void fill_maps(struct xdp_bench_bpf *skel, uint32_t ifindex)

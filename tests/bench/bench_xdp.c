@@ -4,7 +4,8 @@
  * MACs and returns TX. Programs run in turns (A B C A B C ...); X is computed in each round from that
  * round's times, because the machine's speed drifts, and the mean of the middle half of the rounds is
  * reported: the kernel reports whole nanoseconds, so a median alone would move in steps.
- * Usage: bench_xdp [--rounds N] [--repeat N] [--json FILE]. Needs root.
+ * Usage: bench_xdp [--rounds N] [--repeat N] [--json FILE] [--only TEXT]. Needs root. `--only`: the cases that have
+ * this in their names.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -133,6 +134,7 @@ struct bench {
 	int base[N_BASE], prog[N_CASES];
 	double base_ns[N_BASE][MAX_ROUNDS], ns[N_CASES][MAX_ROUNDS];
 	int rounds, repeat;
+	const char *only; /* NULL: all cases */
 };
 
 struct summary {
@@ -209,16 +211,22 @@ static double run(const struct bench *b, int prog, const struct bench_case *c, u
 	return o.duration + 0.5;
 }
 
+static bool is_wanted(const struct bench *b, const struct bench_case *c)
+{
+	return !b->only || strstr(c->name, b->only);
+}
+
 static void run_all(struct bench *b, int round)
 {
 	for (unsigned i = 0; i < N_BASE; i++)
 		b->base_ns[i][round] = run(b, b->base[i], &cases[0],
 					   i == DROP || i == REWRITE_DENIED ? XDP_DROP : XDP_TX);
 	for (unsigned i = 0; i < N_CASES; i++)
-		b->ns[i][round] = run(b, b->prog[i], &cases[i],
-				      cases[i].vip == NOBODYS	? XDP_PASS
-				      : cases[i].extra & DENIED ? XDP_DROP
-								: XDP_TX);
+		if (is_wanted(b, &cases[i]))
+			b->ns[i][round] = run(b, b->prog[i], &cases[i],
+					      cases[i].vip == NOBODYS	? XDP_PASS
+					      : cases[i].extra & DENIED ? XDP_DROP
+									: XDP_TX);
 }
 
 static void measure(struct bench *b)
@@ -312,11 +320,14 @@ static void print_table(const struct bench *b, const struct result *r)
 	for (unsigned i = 0; i < N_BASE; i++)
 		print_row(base_names[i], &r->base[i]);
 	for (unsigned i = 0; i < N_CASES; i++)
-		print_row(cases[i].what, &r->prog[i]);
+		if (is_wanted(b, &cases[i]))
+			print_row(cases[i].what, &r->prog[i]);
 	printf("one adjust_head %.1f, undo %.1f\n\n", r->adjust, r->undo);
 	printf("%-32s %8s %8s %8s %8s %8s\n", "X: times the bare program", "mid", "median", "min",
 	       "max", "goal");
 	for (unsigned i = 0; i < N_CASES; i++) {
+		if (!is_wanted(b, &cases[i]))
+			continue;
 		printf("%-32s %8.2f %8.2f %8.2f %8.2f ", cases[i].what, r->x[i].mid, r->x[i].median,
 		       r->x[i].min, r->x[i].max);
 		if (cases[i].goal > 0)
@@ -366,9 +377,11 @@ static void write_json(const struct bench *b, const struct result *r, const char
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "rounds", 1, 0, 'r' }, { "repeat", 1, 0, 'n' }, { "json", 1, 0, 'j' }, { 0 }
-	};
+	static const struct option options[] = { { "rounds", 1, 0, 'r' },
+						 { "repeat", 1, 0, 'n' },
+						 { "json", 1, 0, 'j' },
+						 { "only", 1, 0, 'o' },
+						 { 0 } };
 	static struct bench b = { .rounds = 41, .repeat = 300000 };
 	const char *json = NULL;
 	static struct result r;
@@ -381,6 +394,8 @@ int main(int argc, char **argv)
 			b.repeat = atoi(optarg);
 		else if (c == 'j')
 			json = optarg;
+		else if (c == 'o')
+			b.only = optarg;
 		else
 			return 2;
 	}

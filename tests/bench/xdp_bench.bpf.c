@@ -3,7 +3,8 @@
  * Wrappers that make the balancer measurable by BPF_PROG_TEST_RUN, which runs a program many times on
  * one buffer and never resets it. A wrapper calls the balancer's entry (inlined, as in xdp_lb), takes
  * the outer header off again and restores what was rewritten: the Ethernet header and the inner TTL.
- * The other programs measure what the wrapping itself costs, so that it can be subtracted.
+ * The other programs measure what the wrapping itself costs, so that it can be subtracted. Those with the
+ * balancer in them are "xdp.frags" as it is: the kernel lets only one kind use a map of devices or CPUs.
  */
 #include "bpf/xdp_lb.bpf.c"
 
@@ -145,20 +146,20 @@ int bench_rewrite_new(struct xdp_md *ctx)
 	return XDP_TX;
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int bench_lb_v4(struct xdp_md *ctx)
 {
 	return undo(ctx, V4_OUTER, false);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int bench_lb_v4_flows(struct xdp_md *ctx)
 {
 	rewrite_source(ctx);
 	return undo(ctx, V4_OUTER, false);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int bench_lb_v4_denied(struct xdp_md *ctx)
 {
 	rewrite_denied(ctx);
@@ -172,20 +173,20 @@ int bench_rewrite_denied(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int bench_lb_v4_new(struct xdp_md *ctx)
 {
 	rewrite_new(ctx);
 	return undo(ctx, V4_OUTER, false);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int bench_lb_gue(struct xdp_md *ctx)
 {
 	return undo(ctx, GUE_OUTER, false);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int bench_lb_l2(struct xdp_md *ctx)
 {
 	int action = lb_packet(ctx);
@@ -193,7 +194,7 @@ int bench_lb_l2(struct xdp_md *ctx)
 	return action == XDP_TX ? restore(ctx, action, false) : XDP_ABORTED;
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int bench_lb_v6(struct xdp_md *ctx)
 {
 	return undo(ctx, V6_OUTER, true);
@@ -251,13 +252,13 @@ int bench_write_nat(struct xdp_md *ctx)
 	return XDP_TX;
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int bench_lb_nat_out(struct xdp_md *ctx)
 {
 	return nat_flow(ctx, false);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int bench_lb_nat_back(struct xdp_md *ctx)
 {
 	return nat_flow(ctx, true);
