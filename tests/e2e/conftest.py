@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -92,14 +93,26 @@ class Daemon:
                 return row
         raise KeyError(f"{px}/{sv}")
 
+    def settle(self):
+        """
+        Counters and states as they are when all that clients have seen so far is done. A worker counts an exchange at its
+        end, and that may be after the client has read the answer: asked for its streams twice, each worker has finished
+        what it was doing when the question came, and what it had put off.
+        """
+        self.cli("show sess 1; show sess 1")
+        return self
+
     def stats(self):
-        lines = self.cli("show stat").lstrip("# ").strip().splitlines()
+        """All rows of `show stat`, after settle()."""
+        out = self.cli("show sess 1; show sess 1; show stat")
+        lines = out[out.index("# pxname"):].lstrip("# ").strip().splitlines()
         names = lines[0].split(",")
         return [dict(zip(names, line.split(","))) for line in lines[1:] if line]
 
-    def wait_server(self, px, sv, status, timeout=10.0):
+    def wait_server(self, px, sv, status, timeout=20.0):
         wait_for(f"{px}/{sv} {status}", lambda: self.stat(px, sv)["status"].startswith(status),
                  timeout=timeout * SLOW)
+        self.settle()  # what the control thread has put off is done, too: the kernel's tables follow
 
     def signal(self, sig):
         self.proc.send_signal(sig)
@@ -363,7 +376,7 @@ class Syslog:
             except OSError:
                 return
 
-    def wait(self, pattern, timeout=5.0):
+    def wait(self, pattern, timeout=15.0):
         """The first line that matches, as a re.Match."""
         def find():
             for line in self.lines:
@@ -384,6 +397,13 @@ class Syslog:
 
 def now():
     return time.monotonic()
+
+
+def together(*calls):
+    """Runs them at the same time; raises what one of them raised."""
+    with ThreadPoolExecutor(4) as pool:
+        for f in [pool.submit(c) for c in calls]:
+            f.result()
 
 
 def run_cli(host, *args, check=True, **kw):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Rules that look at bodies: wait-for-body, option http-buffer-request; HAProxy's answers. And pause."""
 
+import socket
 import threading
 import time
 
@@ -65,10 +66,10 @@ backend app
 
 
 class Server:
-    """Tells in its body what rules wrote into the request, and the body it got; sends bodies in pieces."""
+    """Tells in its body what rules wrote into the request, and the body it got; sends bodies in pieces. Counts heads."""
 
     def __init__(self, host, port):
-        self.go = threading.Event()
+        self.go, self.heads = threading.Event(), 0
         self.server = ScriptedServer(host, "127.0.0.1", port, self.handle)
 
     def handle(self, server, c, n):
@@ -82,6 +83,7 @@ class Server:
             head, buf = buf.split(b"\r\n\r\n", 1)
             fields = {k.lower(): v.strip() for k, v in
                       (line.split(":", 1) for line in head.decode("latin-1").split("\r\n")[1:])}
+            self.heads += 1
             body, buf = self.body(c, fields, buf)
             path = head.split()[1].decode()
             if path.endswith("-rsp"):
@@ -113,9 +115,10 @@ class Server:
         c.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n")
         time.sleep(0.1)
         c.sendall(b"2\r\ncd\r\n")
-        if path.startswith("/late"):
+        if path.startswith(("/late", "/three")):
             self.go.wait(20 * SLOW)
-        time.sleep(0.1)
+        else:
+            time.sleep(0.1)
         c.sendall(b"2\r\nef\r\n0\r\n\r\n")
 
 
@@ -130,19 +133,29 @@ def pair(one, daemon):
         log.close()
 
 
-def exchange(host, port, pieces, pause=0.1):
-    """Sends the pieces with pauses between; the answer."""
+def exchange(host, port, server, pieces, last_when_asked=False):
+    """
+    Sends the pieces with pauses between; the answer. `last_when_asked`: the last piece goes when the server has the head.
+    Once we have the answer's head, the server sends what it holds back.
+    """
+    heads = server.heads
     with connect(host, "127.0.0.1", port, 20) as c:
         for i, p in enumerate(pieces):
-            if i:
-                time.sleep(pause)
+            if i and last_when_asked and i == len(pieces) - 1:
+                wait_for("the server to be asked", lambda: server.heads > heads, timeout=20 * SLOW)
+            elif i:
+                time.sleep(0.1)
             c.sendall(p)
+        c.recv(1, socket.MSG_PEEK)
+        server.go.set()
         status, headers, body = read_response(c)
+        server.go.clear()
         return status, headers.get("x-rsp"), body
 
 
-def both(pair, i, pieces):
-    ours, theirs = (exchange(pair.host, base + i, pieces) for base in (8000, 8100))
+def both(pair, i, pieces, last_when_asked=False):
+    ours, theirs = (exchange(pair.host, base + i, server, pieces, last_when_asked)
+                    for base, server in zip((8000, 8100), pair.host.servers))
     assert ours == theirs, pieces
     return ours
 
@@ -163,7 +176,7 @@ def test_rules_see_what_they_waited_for(pair):
     for i in (0, 1):
         assert both(pair, i, [post("/all", "Content-Length: 9\r\n"), b"some ", b"evil"])[0] == 429
     # At least four bytes: more is not waited for.
-    status, _, body = both(pair, 0, [post("/four", "Content-Length: 9\r\n"), b"abcde", b"fghi"])
+    status, _, body = both(pair, 0, [post("/four", "Content-Length: 9\r\n"), b"abcde", b"fghi"], last_when_asked=True)
     assert (status, body) == (200, b"5 9  abcde|abcdefghi|-")
 
 
@@ -257,8 +270,7 @@ def test_pause(one, daemon):
         assert int(headers["x-between"]) >= between and int(headers["x-all"]) >= total, headers
     c = connect(one, "127.0.0.1", 8000)
     c.sendall(b"GET /b HTTP/1.1\r\nHost: a\r\nX-Ms: 60000\r\n\r\n")
-    time.sleep(0.2)
-    assert "FE_RULES" in d.cli("show sess")
+    wait_for("the pause", lambda: "FE_RULES" in d.cli("show sess"), timeout=10 * SLOW)
     c.setsockopt(1, 13, b"\x01\0\0\0\0\0\0\0")  # SO_LINGER: a reset
     c.close()
     wait_for("the stream to end", lambda: "FE_RULES" not in d.cli("show sess"), timeout=10 * SLOW)

@@ -98,7 +98,7 @@ def test_a_rule_bans_a_client_for_a_while(net, daemon, addr):
     assert denied(net.edge) == {}
     before = drops(net.edge, "DENIED")
     banned_at = time.monotonic()
-    assert get(net.mallory, addr, timeout=1.0) == 0
+    assert get(net.mallory, addr, timeout=0.3) == 0
     prefix = "10.20.0.2/32" if addr == VIP else "fd00:20::/64"
     entry = wait_for("the ban", lambda: denied(net.edge).get(prefix))
     assert entry["origin"] == "rule" and 0 < entry["seconds_left"] <= 4
@@ -164,7 +164,7 @@ def test_deny_file_and_reload(net, daemon, tmp_path):
     assert is_cut_off(net.mallory) and get(net.alice) == 200
     assert {p: r["origin"] for p, r in denied(net.edge).items()} == {"10.20.0.2/32": "file", "2001:db8::/32": "file"}
     run_cli(net.edge, "deny", "add", "192.0.2.0/24", "for", "1h")
-    run_cli(net.edge, "deny", "add", "10.20.0.0/16", "for", "300ms")
+    run_cli(net.edge, "deny", "add", "10.20.0.0/16", "for", "1500ms")
     assert is_cut_off(net.alice)
     wait_for("the hand's time to end", lambda: get(net.alice) == 200)
     assert is_cut_off(net.mallory)  # inside the one whose time is over
@@ -223,8 +223,8 @@ def test_limits_per_source_follow_a_reload(net, daemon):
     """SYNs over the rate are dropped by name, other clients and open connections are not touched."""
     d = daemon(net.edge, conf(extra="xdp guard syn-rate 1/s burst 5 per source"))
     with connect(net.mallory, VIP, 80) as kept:
-        results = [get(net.mallory, timeout=0.4) for _ in range(8)]
-        assert results[:4] == [200] * 4 and 0 in results[4:]
+        assert [get(net.mallory) for _ in range(4)] == [200] * 4
+        wait_for("the limit", lambda: get(net.mallory, timeout=0.4) == 0)
         assert drops(net.edge, "SOURCE_SYNS") > 0 and drops(net.edge, "SOURCE_PACKETS") == 0
         assert get(net.alice) == 200
         kept.sendall(GET)

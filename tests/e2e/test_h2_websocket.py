@@ -233,7 +233,7 @@ def test_settings_that_come_late(one, daemon):
     go = threading.Event()
     srv = ScriptedServer(one, "127.0.0.1", 9001, h2_server(late=go))
     daemon(one, CFG.replace("{server}", "proto h2"))
-    threading.Timer(1.0, go.set).start()
+    threading.Timer(0.4, go.set).start()
     c = H1Client(one)
     assert go.is_set() and c.status == 101
     c.say(b"x")

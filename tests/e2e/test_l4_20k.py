@@ -11,9 +11,10 @@ import re
 import signal
 import subprocess
 import time
+from functools import partial
 
 import pytest
-from conftest import BUILD, SLOW, run_cli, wait_for
+from conftest import BUILD, SLOW, run_cli, together, wait_for
 
 VIP = "192.0.2.20"
 CONNECTIONS = int(os.environ.get("HG_CONNECTIONS", "2000"))
@@ -127,8 +128,8 @@ def backends(lab, switch, n, gateway=None):
         if gateway:
             h.route("default", "via", gateway)
         start_servers(h, i)
-        run_cli(h, "attach", "eth0", "--role", "backend", "--address", f"10.10.0.{100 + i}")
         hosts[i] = h
+    together(*(partial(run_cli, h, "attach", "eth0", "--role", "backend", "--address", f"10.10.0.{100 + i}") for i, h in hosts.items()))
     return hosts
 
 

@@ -6,9 +6,10 @@ import re
 import signal
 import threading
 import time
+from functools import partial
 
 import pytest
-from conftest import BUILD, HEADGATED, connect, read_response, run_cli, start_nginx, wait_for
+from conftest import BUILD, HEADGATED, connect, read_response, run_cli, start_nginx, together, wait_for
 
 VIP, VIP6 = "192.0.2.20", "2001:db8::20"
 
@@ -51,7 +52,8 @@ def net(lab):
         web.addr("eth0", f"10.10.0.{i}/24", f"fd00:10::{i}/64")
         web.addr("lo", f"{VIP}/32", f"{VIP6}/128")
         web.nginx = start_nginx(web, ["80", "[::]:80"])
-        run_cli(web, "attach", "eth0", "--role", "backend", "--address", f"10.10.0.{i}", "--address", f"fd00:10::{i}")
+    together(*(partial(run_cli, web, "attach", "eth0", "--role", "backend", "--address", f"10.10.0.{i}", "--address", f"fd00:10::{i}")
+               for i, web in enumerate(webs, 11)))
     lab.client, lab.edge, lab.webs = client, edge, webs
     return lab
 
@@ -292,4 +294,4 @@ def test_next_hop_changes_are_followed(balanced):
     def works():
         return balanced.client.run(f"curl -sS --max-time 1 http://{VIP}/", check=False).returncode == 0
 
-    wait_for("the new address in use", works, timeout=8)
+    wait_for("the new address in use", works, timeout=15)

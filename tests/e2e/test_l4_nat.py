@@ -105,12 +105,17 @@ def nat(net, daemon):
 
 
 def conns(edge, service=None):
-    """Connections now by the servers' and by the services' counts, which must agree."""
-    shown = l4(edge)
-    backends = sum(b["conns"] for b in shown["backends"] if service in (None, b["service"]))
-    services = sum(s["conns"] for s in shown["services"] if service in (None, s["name"]))
-    assert backends == services
-    return backends
+    """
+    Connections now by the servers' and by the services' counts, which must agree. The one is read after the other, and a
+    connection may begin or end in between: read again then.
+    """
+    def read():
+        shown = l4(edge)
+        backends = sum(b["conns"] for b in shown["backends"] if service in (None, b["service"]))
+        services = sum(s["conns"] for s in shown["services"] if service in (None, s["name"]))
+        return backends == services and (backends,)
+
+    return wait_for("counts that agree", read)[0]
 
 
 def drops(edge):
@@ -197,7 +202,7 @@ for i in range(20):
 def test_udp_of_both_families(nat):
     server = nat.webs[0].popen(["/usr/bin/python3", "-c", UDP_SERVER], log="udp.log")
     try:
-        time.sleep(0.5)
+        wait_for("the server", lambda: ":53 " in nat.webs[0].run(["ss", "-lun"]).stdout, timeout=20 * SLOW)
         for vip, edge in ((VIP, "::ffff:10.2.0.1"), (VIP6, "fd00:2::1")):
             out = nat.client.run(["/usr/bin/python3", "-c", UDP_CLIENT, vip]).stdout.splitlines()
             assert out == [f"ping{i}"[::-1] + " " + edge for i in range(20)]
@@ -233,7 +238,7 @@ def test_datagrams_in_fragments(nat):
     """Up to 30,000 bytes there and back, in some twenty fragments each way, over both families."""
     server = nat.webs[0].popen(["/usr/bin/python3", "-c", UDP_SERVER], log="udp.log")
     try:
-        time.sleep(0.5)
+        wait_for("the server", lambda: ":53 " in nat.webs[0].run(["ss", "-lun"]).stdout, timeout=20 * SLOW)
         for vip in (VIP, VIP6):
             assert len(nat.client.run(["/usr/bin/python3", "-c", BIG_CLIENT, vip]).stdout.splitlines()) == 5
         events = json.loads(run_cli(nat.edge, "status", "--json").stdout)["events"]
@@ -278,7 +283,7 @@ def test_maxconn(net, daemon):
     """The fourth connection has to wait until one of three is over; the client's next SYN finds the place."""
     nat = start(net, daemon, MAXCONN, 5)
     held = [connect(nat.client, VIP, 80) for _ in range(3)]
-    assert conns(nat.edge, "web") == 3
+    wait_for("three connections", lambda: conns(nat.edge, "web") == 3)
     with pytest.raises(OSError):
         connect(nat.client, VIP, 80, timeout=1.5)
     assert drops(nat.edge)["MAXCONN"] >= 1

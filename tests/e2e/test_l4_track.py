@@ -5,9 +5,10 @@ import json
 import signal
 import threading
 import time
+from functools import partial
 
 import pytest
-from conftest import SLOW, connect, read_response, run_cli, start_nginx, wait_for
+from conftest import SLOW, connect, read_response, run_cli, start_nginx, together, wait_for
 
 VIP = "192.0.2.20"
 WINDOW = 4  # seconds
@@ -54,7 +55,8 @@ def net(lab):
         web.addr("eth0", f"10.10.0.{i}/24")
         web.addr("lo", f"{VIP}/32")
         web.nginx = start_nginx(web, ["80"], keepalive="600s")
-        run_cli(web, "attach", "eth0", "--role", "backend", "--address", f"10.10.0.{i}")
+    together(*(partial(run_cli, web, "attach", "eth0", "--role", "backend", "--address", f"10.10.0.{i}")
+               for i, web in enumerate(webs, 11)))
     lab.client, lab.edge, lab.webs = client, edge, webs
     return lab
 

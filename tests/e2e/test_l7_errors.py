@@ -57,7 +57,7 @@ class Scene:
     def line(self, n=0):
         """The n-th request's log line, parsed."""
         lines = wait_for(f"log line {n}", lambda: (m := [x for x in map(HTTPLOG.match, self.lines()) if x]) and
-                         len(m) > n and m, timeout=5 * SLOW)
+                         len(m) > n and m, timeout=15 * SLOW)
         return lines[n]
 
     def code(self, n=0):
@@ -91,6 +91,7 @@ SRV = "    server s1 127.0.0.1:9001\n"
 def test_log_line_fields(scene):
     s = scene("    capture request header Host len 20\n    capture response header Server len 8\n" + SRV,
               lambda srv, c, n: read_head(c) and (time.sleep(0.05), c.sendall(reply(b"12345", headers=["Server: abcdefghijk"]))))
+    hours = {time.strftime("%d/%b/%Y:%H:")}
     with connect(s.host, "127.0.0.1", 8000) as c:
         port = c.getsockname()[1]
         c.sendall(b"GET /a?b=c HTTP/1.1\r\nHost: shop.example\r\n\r\n")
@@ -98,9 +99,9 @@ def test_log_line_fields(scene):
         m = s.line()
     assert m["pri"] == str(16 * 8 + 6)
     assert (m["ci"], m["cp"], m["fe"], m["be"], m["srv"]) == ("127.0.0.1", str(port), "web", "web", "s1")
-    assert time.strftime("%d/%b/%Y:%H:") in m["date"]
-    assert 45 <= int(m["Tr"]) <= 1000 * SLOW and int(m["Ta"]) >= int(m["Tr"])
-    assert (int(m["TR"]), int(m["Tw"]), int(m["Tc"])) <= (50, 50, 50)
+    assert m["date"][:15] in hours | {time.strftime("%d/%b/%Y:%H:")}
+    assert 45 <= int(m["Tr"]) <= 5000 and int(m["Ta"]) >= int(m["Tr"])
+    assert all(0 <= int(m[name]) <= 5000 for name in ("TR", "Tw", "Tc"))
     assert (m["ST"], m["tsc"], m["CC"], m["CS"]) == ("200", "----", "-", "-")
     assert int(m["B"]) == len(reply(b"12345", headers=["Server: abcdefghijk"]))
     assert (m["ac"], m["fc"], m["bc"], m["sc"], m["rc"]) == ("1", "1", "0", "0", "0")
@@ -176,7 +177,7 @@ def test_408_request_timeout(scene):
     t = time.monotonic()
     out = raw(s.host, "127.0.0.1", 8000, b"GET / HTTP/1.1\r\nHost:")
     assert out.startswith(b"HTTP/1.1 408 Request Time-out\r\n")
-    assert 0.25 < time.monotonic() - t < 2 * SLOW
+    assert 0.25 < time.monotonic() - t < 5 * SLOW
     assert s.code() == ("cR--", 408)
     assert s.line()["r"] == "<BADREQ>"
 
@@ -212,7 +213,7 @@ def test_client_gone_in_the_body(scene):
     c = connect(s.host, "127.0.0.1", 8000)
     c.sendall(POST + b"x" * 10)
     wait_for("the server", lambda: s.server.count)
-    time.sleep(0.1)
+    s.daemon.settle()
     reset(c)
     assert s.line()["tsc"] in ("CD--", "CH--")
 
@@ -253,11 +254,11 @@ def test_client_does_not_read_the_answer(scene):
 
 
 def test_abortonclose(scene):
-    s = scene("    option abortonclose\n" + SRV, lambda srv, c, n: read_head(c) and recv_all(c))
+    s = scene("    option abortonclose\n" + SRV, lambda srv, c, n: srv.received.append(read_head(c)) or recv_all(c))
     c = connect(s.host, "127.0.0.1", 8000)
     c.sendall(GET)
-    wait_for("the server", lambda: s.server.count)
-    time.sleep(0.1)
+    wait_for("the server to be asked", lambda: s.server.received)
+    s.daemon.settle()
     c.close()
     m = s.line()
     assert m["tsc"] == "CH--"
@@ -371,11 +372,10 @@ def test_503_connect_timeout(scene):
         c.setblocking(False)
         c.connect_ex(("127.0.0.1", 9009))
         fill.append(c)
-    time.sleep(0.05)
     t = time.monotonic()
     out = raw(s.host, "127.0.0.1", 8000, LAST)
     assert out.startswith(b"HTTP/1.1 503 ")
-    assert 0.25 < time.monotonic() - t < 2 * SLOW
+    assert 0.25 < time.monotonic() - t < 5 * SLOW
     assert s.code() == ("sC--", 503)
 
 
@@ -399,7 +399,7 @@ def test_504(scene):
     t = time.monotonic()
     out = raw(s.host, "127.0.0.1", 8000, LAST)
     assert out.startswith(b"HTTP/1.1 504 Gateway Time-out\r\n")
-    assert 0.25 < time.monotonic() - t < 2 * SLOW
+    assert 0.25 < time.monotonic() - t < 5 * SLOW
     assert s.code() == ("sH--", 504)
     assert s.line()["Tr"] == "-1"
 
@@ -456,7 +456,7 @@ def test_retries_to_one_server(scene):
     assert out.startswith(b"HTTP/1.1 503 ")
     assert s.line()["rc"] == "2"
     assert s.code() == ("SC--", 503)
-    assert time.monotonic() - t < 5 * SLOW
+    assert time.monotonic() - t < 10 * SLOW
 
 
 def test_post_is_not_sent_twice(scene):

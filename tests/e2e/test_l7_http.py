@@ -586,7 +586,7 @@ def test_client_abort_frees_the_server_side(one, daemon):
     c.sendall(GET)
     c.recv(1000)
     c.close()
-    assert gone.wait(5 * SLOW)
+    assert gone.wait(15 * SLOW)
     wait_for("the stream to end", lambda: d.stat("web", "s1")["scur"] == "0")
     assert int(d.stat("web", "s1")["cli_abrt"]) == 1
 

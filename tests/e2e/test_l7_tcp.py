@@ -149,14 +149,14 @@ def test_reset_is_passed_on(one, daemon):
 
 def test_timeout_of_an_idle_session(one, daemon):
     ScriptedServer(one, "127.0.0.1", 9001, lambda s, c, n: recv_all(c))
-    daemon(one, cfg("timeout client 300ms\n    timeout server 300ms"))
+    daemon(one, cfg("timeout client 800ms\n    timeout server 800ms"))
     with connect(one, "127.0.0.1", 8000) as c:
         t = time.monotonic()
         for _ in range(4):  # traffic in one direction keeps it alive
             c.sendall(b"x")
-            time.sleep(0.15)
+            time.sleep(0.25)
         assert recv_all(c) == b""
-        assert 0.7 < time.monotonic() - t < 3 * SLOW
+        assert 1.5 < time.monotonic() - t < 8 * SLOW
 
 
 def test_maxconn_of_the_frontend_waits(one, daemon):
@@ -181,7 +181,7 @@ def test_maxconn_of_the_frontend_waits(one, daemon):
             pass
         assert d.stat("db", "FRONTEND")["scur"] == "2"
         first[0].close()
-        third.settimeout(5 * SLOW)
+        third.settimeout(15 * SLOW)
         assert third.recv(10) == b"b"
     first[1].close()
 
@@ -215,7 +215,7 @@ listen src
     server a 127.0.0.1:9001
     server b 127.0.0.1:9002
 """
-    daemon(one, text)
+    d = daemon(one, text)
 
     def ask(port):
         with connect(one, "127.0.0.1", port) as c:
@@ -231,7 +231,7 @@ listen src
     for c, n in held:  # all of one server's go: the next four go there
         if n == b"a":
             c.close()
-    time.sleep(0.2)
+    wait_for("a to be empty", lambda: d.stat("lc", "a")["scur"] == "0", timeout=10 * SLOW)
     again = []
     for _ in range(4):
         c = connect(one, "127.0.0.1", 8002)

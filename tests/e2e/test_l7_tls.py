@@ -117,7 +117,7 @@ def test_cipher_suites(one, daemon, certs):
                                           "    bind 127.0.0.1:8445 ssl crt %s/a.pem curves P-384" % (certs, certs)))
 
     def suite(port, flags=""):
-        out = one.run("(printf 'GET / HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n'; sleep 1) | "
+        out = one.run("printf 'GET / HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n' | "
                       f"openssl s_client -connect 127.0.0.1:{port} -tls1_3 {flags} -ign_eof", check=False).stdout
         assert out.rstrip().endswith("tls") or "\ntls" in out, out
         return re.search(r"Cipher is (\S+)", out)[1]
@@ -154,7 +154,7 @@ def test_resumption(one, daemon, certs, flag):
     ScriptedServer(one, "127.0.0.1", 9001, keepalive_server(b"tls"))
     d = daemon(one, cfg(f"crt {certs}/a.pem"))
     sess = one.lab.dir / "sess"
-    ask = "(printf 'GET / HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n'; sleep 0.3)"
+    ask = "printf 'GET / HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n'"
     first = one.run(f"{ask} | openssl s_client -connect 127.0.0.1:8443 {flag} -ign_eof -sess_out {sess}", check=False)
     assert "New, TLS" in first.stdout and "tls" in first.stdout
     for _ in range(4):  # whichever worker it reaches
@@ -195,7 +195,7 @@ def test_stalled_handshake_times_out(one, daemon, certs):
             assert c.recv(100) == b"" or True
         except ConnectionResetError:
             pass
-        assert 0.3 < time.monotonic() - t < 3
+        assert 0.3 < time.monotonic() - t < 5
 
 
 def test_big_transfers(one, daemon, certs):

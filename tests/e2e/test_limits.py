@@ -97,12 +97,9 @@ def test_observe_acts_at_once(one, daemon):
     for round_no in range(3):
         answer = raw(one, "127.0.0.1", 8000, GET)
         assert b"500 Oops" in answer, (round_no, answer)
-    began, answer = time.monotonic(), b""
-    while b"good" not in answer and time.monotonic() - began < 5 * SLOW:
-        answer = raw(one, "127.0.0.1", 8000, GET)
-    assert answer.endswith(b"good")
-    # A tick of one second would be missed by half of the runs at least; the mail is there in a millisecond.
-    assert time.monotonic() - began < 0.4 * SLOW
+    # A tick of one second would come after hundreds of them mostly; the mail is there in a millisecond.
+    answers = (raw(one, "127.0.0.1", 8000, GET) for _ in range(60))
+    assert any(answer.endswith(b"good") for answer in answers)
 
 
 def test_places_of_checks_at_run_time(one, daemon):

@@ -4,7 +4,9 @@
 import re
 import socket
 import struct
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import SLOW, HostSocket, ScriptedServer, Syslog, connect, read_head, recv_all, reply, wait_for
@@ -267,19 +269,29 @@ def states(log, start, n):
     return sorted(wait_for(f"{n} lines", find, 10 * SLOW))
 
 
+def said_by(host, base, log, client, want):
+    """What the log says of the scene. It has to happen at its moment, and a busy machine may miss that: played again then."""
+    for _ in range(3):
+        start = len(log.lines)
+        client(host, base)
+        try:
+            said = states(log, start, len(want))
+        except TimeoutError:
+            said = "no line"
+        if said == sorted(want):
+            break
+        time.sleep(2)  # for lines that are still to come of it
+    return said
+
+
 @pytest.mark.parametrize("table", [HTTP, TCP], ids=["http", "tcp"])
 def test_states(scene, table):
     pair, logs = scene
     wrong = []
     for name, (client, want) in table.items():
-        said = []
-        for base, log in ((8000, logs[0]), (8100, logs[1])):
-            start = len(log.lines)
-            client(pair.host, base)
-            try:
-                said.append(states(log, start, len(want)))
-            except TimeoutError:
-                said.append("no line")
+        with ThreadPoolExecutor(2) as both:
+            said = list(both.map(lambda x: said_by(pair.host, x[0], x[1], client, x[2]),  # noqa: B023
+                                 ((8000, logs[0], want), (8100, logs[1], OURS.get(name, want)))))
         if said[0] != sorted(want) or said[1] != OURS.get(name, said[0]):
             wrong.append(f"{name}: expected {sorted(want)}, Headgate {said[0]}, HAProxy {said[1]}")
     assert not wrong, "\n" + "\n".join(wrong)
@@ -287,13 +299,13 @@ def test_states(scene, table):
 
 def test_logasap_and_separate_errors(one, daemon):
     """The line is there while the body still comes, with '+'; errors have a severity of their own; as HAProxy."""
-    logs = [Syslog(one, port=5140), Syslog(one, port=5141)]
+    logs, go = [Syslog(one, port=5140), Syslog(one, port=5141)], threading.Event()
 
     def slow(server, c, n):
         if not read_head(c):
             return
         c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
-        time.sleep(1)
+        go.wait(30 * SLOW)
         c.sendall(b"12345")
 
     ScriptedServer(one, "127.0.0.1", 9001, slow)
@@ -329,10 +341,10 @@ listen down
                            (2, r"<131>.* down down/s 0/0/-1/-1/\+\d+ 503 \+\d+ - - SC-- ")):
             with connect(pair.host, "127.0.0.1", base + i) as c:
                 c.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-                start = time.monotonic()
                 log.wait(pattern)
-                assert i == 2 or time.monotonic() - start < 0.9
+                go.set()
                 recv_all(c)
+                go.clear()
         time.sleep(0.2)
         assert len([x for x in log.lines if " web web/s " in x]) == 1, "one line for each"
     for log in logs:
@@ -353,9 +365,10 @@ defaults
 frontend web
     bind 127.0.0.1:8000 accept-proxy name front
 """)
+    hours = {time.strftime("%d/%b/%Y:%H:")}
     with connect(one, "127.0.0.1", 8000) as c:
         c.sendall(b"GET / HTTP/1.0\r\n\r\n")
         recv_all(c)
     m = log.wait(r"127\.0\.0\.1:\d+ \[(\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d\.\d{3})\] web/front: \S")
-    assert m[1].startswith(time.strftime("%d/%b/%Y:%H:"))
+    assert m[1][:15] in hours | {time.strftime("%d/%b/%Y:%H:")}
     log.close()

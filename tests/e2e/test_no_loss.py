@@ -73,7 +73,7 @@ def test_ten_reloads_a_second_under_load(web, daemon):
     clients.stop()
     # Short requests, short pauses: nothing holds four generations for long.
     assert not refused, refused[:2]
-    assert n >= seconds * 10 / 4 / SLOW, f"{n} reloads only: nothing was tested"
+    assert n >= max(5, seconds / SLOW), f"{n} reloads only: nothing was tested"
     assert not clients.failures, (len(clients.failures), clients.failures[:5])
     assert all(clients.done[k[0]] >= 10 for k in KINDS), clients.done
     for url, proc in loads:

@@ -185,7 +185,8 @@ def test_sick_servers_cost_no_request(one, daemon):
         for mood in ("well", "reset", "cut", "hang", "refuse", "well", "full"):
             before, hits, retries = load.done, sick.hits, int(d.stat("web", "BACKEND")["wretr"])
             sick.be(mood)
-            load.until(before + 500)
+            # Some of them cost their time limit each.
+            load.until(before + (150 if mood in ("hang", "full") else 500))
             assert not load.failures, (mood, load.failures[:5])
             if mood in ("reset", "cut", "hang"):
                 assert sick.hits > hits, f"{mood}: the sick server was not asked"
@@ -194,7 +195,7 @@ def test_sick_servers_cost_no_request(one, daemon):
         sick.unplug()
     finally:
         load.stop()
-    assert load.done >= 3500 and not load.failures
+    assert load.done >= 2800 and not load.failures
 
 
 def test_killed_server(one, daemon):
@@ -236,7 +237,7 @@ def test_out_of_descriptors(one, daemon):
     late.sendall(get("late"))
     time.sleep(0.5)
     before, began = cpu_seconds(pid), time.monotonic()
-    time.sleep(3)
+    time.sleep(1.5)
     spent, took = cpu_seconds(pid) - before, time.monotonic() - began
     assert spent / took < 0.15 * SLOW, f"{spent:.2f} s of CPU in {took:.1f} s"
     for s in crowd:

@@ -40,7 +40,7 @@ def test_stop_at_once(one, daemon, sig):
         t = time.monotonic()
         rc = d.stop(sig)
         assert rc in (0, -sig), rc
-        assert time.monotonic() - t < 3 * SLOW
+        assert time.monotonic() - t < 8 * SLOW
         assert recv_all(c) in (b"", b"<RESET>")
     assert not os.path.exists(f"/proc/{pid}")
     assert not d.sock.exists()
@@ -77,7 +77,7 @@ def test_hard_stop_after(one, daemon):
     t = time.monotonic()
     d.signal(signal.SIGUSR1)
     d.proc.wait(10 * SLOW)
-    assert 0.4 < time.monotonic() - t < 4 * SLOW
+    assert 0.4 < time.monotonic() - t < 8 * SLOW
     c.close()
 
 

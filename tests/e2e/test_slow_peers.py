@@ -7,6 +7,7 @@ import select
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import (SLOW, HostSocket, ScriptedServer, Syslog, connect, keepalive_server, read_head,
@@ -80,7 +81,7 @@ def test_trickled_body_is_ended(one, daemon):
     s = connect(one, "127.0.0.1", 8000, 30)
     post(s, 100000)
     took = drip(s, b"x", 0.05, 15)
-    assert 0.8 < took < 5 * SLOW
+    assert 0.8 < took < 10 * SLOW
     assert b"HTTP/1.1 408 " in recv_all(s)
     log.wait(r" 408 .* cD-- ")
 
@@ -92,7 +93,7 @@ def test_body_total(one, daemon):
     s = connect(one, "127.0.0.1", 8000, 30)
     post(s, 10_000_000)
     took = drip(s, b"x" * 1000, 0.05, 15)
-    assert 0.8 < took < 5 * SLOW
+    assert 0.8 < took < 10 * SLOW
     assert b"HTTP/1.1 408 " in recv_all(s)
     log.wait(r" 408 .* cD-- ")
     s = connect(one, "127.0.0.1", 8000, 30)
@@ -112,17 +113,22 @@ def test_honest_slow_clients_are_served(one, daemon):
     ScriptedServer(one, "127.0.0.1", 9002, slow_server)
     daemon(one, CFG + "    min-rate request 1000/s after 1s\n" + WEB +
            "listen slow\n    bind 127.0.0.1:8001\n    server s1 127.0.0.1:9002\n")
-    s = connect(one, "127.0.0.1", 8000, 30)
-    post(s, 8000)
-    for _ in range(16):
-        s.sendall(b"x" * 500)
-        time.sleep(0.25)
-    assert read_response(s)[0] == 200
-    # The server reads nothing for three times the window: what does not move waits for it.
-    s = connect(one, "127.0.0.1", 8001, 30)
-    post(s, 8_000_000)
-    s.sendall(b"x" * 8_000_000)
-    assert read_response(s)[0] == 200
+    def held_up():
+        # The server reads nothing for three times the window: what does not move waits for it.
+        s = connect(one, "127.0.0.1", 8001, 30)
+        post(s, 8_000_000)
+        s.sendall(b"x" * 8_000_000)
+        return read_response(s)[0]
+
+    with ThreadPoolExecutor(1) as beside:
+        other = beside.submit(held_up)
+        s = connect(one, "127.0.0.1", 8000, 30)
+        post(s, 8000)
+        for _ in range(16):
+            s.sendall(b"x" * 500)
+            time.sleep(0.25)
+        assert read_response(s)[0] == 200
+        assert other.result() == 200
 
 
 def slow_reader(host, port, rcvbuf=4096):
@@ -151,7 +157,9 @@ def read_slowly(s, size, pause, limit):
 
 def test_readers(one, daemon):
     """One that takes 20 bytes a second is cut off; one ten times faster than asked gets all of it."""
-    ScriptedServer(one, "127.0.0.1", 9001, keepalive_server(b"x" * (8 * BIG)))
+    # Send buffers as they are on a busy host: otherwise the kernel takes whole answers from the daemon.
+    one.run(["sh", "-c", "echo 4096 16384 65536 > /proc/sys/net/ipv4/tcp_wmem"])
+    ScriptedServer(one, "127.0.0.1", 9001, keepalive_server(b"x" * (3 * BIG)))
     log = Syslog(one)
     d = daemon(one, CFG + "    min-rate response 50k/s after 1s\n" + WEB)
     bad = slow_reader(one, 8000)
@@ -160,7 +168,7 @@ def test_readers(one, daemon):
     t.start()
     good = slow_reader(one, 8000, 65536)
     total, ended = read_slowly(good, 65536, 0.1, 60 * SLOW)
-    assert ended and total > 8 * BIG
+    assert ended and total > 3 * BIG
     t.join()
     log.wait(r" 200 .* cD-- ", timeout=10)
     wait_for("its stream to be gone", lambda: d.stat("web", "BACKEND")["scur"] == "0", timeout=5 * SLOW)

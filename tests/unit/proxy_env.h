@@ -185,6 +185,14 @@ static inline void env_spin(struct env *e, unsigned ms)
 		assert_int_equal(loop_run_once(e->loop, 5), 0);
 }
 
+/* Lets control's mail arrive until `cond`, ten seconds at most. */
+#define ENV_WAIT(e, cond)                                                  \
+	do {                                                               \
+		for (int wait_i_ = 0; wait_i_ < 2000 && !(cond); wait_i_++) \
+			env_spin((e), 5);                                  \
+		assert_true(cond);                                         \
+	} while (0)
+
 static inline void env_reload(struct env *e, const char *text)
 {
 	env_publish(e, env_build(e, text));

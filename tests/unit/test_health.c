@@ -281,9 +281,10 @@ static struct proxy_snapshot *publish(struct env *e, const char *fmt, ...)
 	return snap;
 }
 
+/* Checks come often, and each has time: what waits for an answer that does not come says so by a time of its own. */
 #define DEFAULTS                                                                  \
 	"defaults\n timeout connect 1s\n timeout client 1s\n timeout server 1s\n" \
-	" default-server inter 20 fastinter 10 downinter 15\n"
+	" timeout check 3s\n default-server inter 20 fastinter 10 downinter 15\n"
 
 static void begin(struct env *e, struct proxy_snapshot *snap)
 {
@@ -300,10 +301,10 @@ static struct server *srv(struct env *e, const char *be, const char *name)
 	return s;
 }
 
-/* At most four seconds. */
+/* At most ten seconds. */
 #define WAIT_FOR(e, cond)                                                      \
 	do {                                                                   \
-		uint64_t until_ = loop_now((e)->ctl.loop) + 4000000000ull;     \
+		uint64_t until_ = loop_now((e)->ctl.loop) + 10000000000ull;    \
                                                                                \
 		while (!(cond) && loop_now((e)->ctl.loop) < until_)            \
 			assert_int_equal(loop_run_once((e)->ctl.loop, 10), 0); \
@@ -414,6 +415,7 @@ static void test_first_failure_is_enough(void **state)
 
 static void test_proxy_headers(void **state)
 {
+	static struct peer_server fresh;
 	struct env *e = *state;
 
 	peer_open(&e->a, e->ctl.loop, 0);
@@ -428,16 +430,20 @@ static void test_proxy_headers(void **state)
 	WAIT_FOR(e, srv(e, "v2", "s1")->check.status == CHECK_STATUS_L4OK && e->b.got[0]);
 	/* version 2, LOCAL, no addresses */
 	assert_memory_equal(e->b.got, "\r\n\r\n\0\r\nQUIT\n\x20\0\0\0", 16);
-	/* Another address or port need not speak what the traffic does. */
-	memset(e->a.got, 0, sizeof(e->a.got));
+	/*
+	 * Another address or port need not speak what the traffic does. On a port of its own: what the
+	 * checks above have sent may still be on its way to theirs.
+	 */
+	peer_open(&fresh, e->ctl.loop, 0);
 	begin(e,
 	      publish(e,
 		      DEFAULTS "backend none\n server s1 127.0.0.1:1 check addr 127.0.0.1 port %u "
 			       "send-proxy\n",
-		      e->a.port));
-	WAIT_FOR(e, srv(e, "none", "s1")->check.status == CHECK_STATUS_L4OK);
+		      fresh.port));
+	WAIT_FOR(e, srv(e, "none", "s1")->check.status == CHECK_STATUS_L4OK && fresh.n_accepted);
 	run_for(e, 30);
-	assert_string_equal(e->a.got, "");
+	assert_string_equal(fresh.got, "");
+	peer_close(&fresh);
 }
 
 /* --- HTTP ---------------------------------------------------------------------------------------------- */
@@ -867,11 +873,12 @@ static void test_tls(void **state)
 	begin(e, publish(e,
 			 DEFAULTS "backend be\n"
 				  " server s1 127.0.0.1:%u check ssl verify none\n"
-				  " server s2 127.0.0.1:%u check check-ssl verify none\n"
-				  " server s3 127.0.0.1:1 check ssl verify none port %u\n",
+				  " server s3 127.0.0.1:1 check ssl verify none port %u\n"
+				  "backend mute\n timeout check 30\n"
+				  " server s2 127.0.0.1:%u check check-ssl verify none\n",
 			 e->a.port, e->b.port, e->b.port));
 	s1 = srv(e, "be", "s1");
-	s2 = srv(e, "be", "s2");
+	s2 = srv(e, "mute", "s2");
 	s3 = srv(e, "be", "s3");
 	WAIT_FOR(e, s1->check.status > CHECK_STATUS_START);
 	assert_int_equal(s1->check.status, CHECK_STATUS_L6RSP);
@@ -1020,7 +1027,7 @@ static void test_connect_times_out(void **state)
 	s = srv(e, "be", "s1");
 	WAIT_FOR(e, s->check.status > CHECK_STATUS_START);
 	assert_int_equal(s->check.status, CHECK_STATUS_L4TOUT);
-	assert_in_range(s->check.duration_ms, 30, 500);
+	assert_in_range(s->check.duration_ms, 30, 5000);
 	for (unsigned i = 0; i < ARRAY_SIZE(fill); i++)
 		close(fill[i]);
 	close(fd);

@@ -101,6 +101,7 @@ static void serve_once(struct origin *o, int fd)
 static void test_keepalive(void **state)
 {
 	struct hg_l7_counters c;
+	struct lb_backend *be;
 	int fd;
 
 	origin_start(&origin, serve_answer);
@@ -118,8 +119,9 @@ static void test_keepalive(void **state)
 	/* One server connection carried them all. */
 	assert_int_equal(atomic_load(&origin.n_conns), 1);
 	assert_int_equal(atomic_load(&origin.n_requests), 50);
-	usleep(50000);
-	c = env_sum(&env, lb_find_backend(&env.registry, STR("px")), true);
+	be = lb_find_backend(&env.registry, STR("px"));
+	ENV_WAIT(&env, env_sum(&env, be, true).cur_sessions == 0);
+	c = env_sum(&env, be, true);
 	assert_int_equal(c.requests, 50);
 	assert_int_equal(c.hrsp_2xx, 50);
 	assert_int_equal(c.sessions, 1);

@@ -6,6 +6,7 @@
  */
 #include <sys/un.h>
 
+#include "base/log_priv.h"
 #include "unit/proxy_env.h"
 
 static struct env env;
@@ -53,7 +54,9 @@ static void start(unsigned n_workers, const char *fmt, ...)
 	va_list ap;
 
 	/* What an earlier test left behind. */
-	usleep(20000);
+	do {
+		usleep(20000);
+	} while (log_is_pending());
 	while (recv(log_fd, line, sizeof(line), MSG_DONTWAIT) > 0)
 		;
 	va_start(ap, fmt);
@@ -79,6 +82,36 @@ static void stop_all(void)
 	env_stop(&env);
 	origin_stop(&origin);
 }
+
+/* --- streams as the worker lists them ------------------------------------------------------------------ */
+
+static struct stream_info info_seen;
+static unsigned info_n;
+
+static void on_list(void *ctx, struct stream_info *infos, unsigned n)
+{
+	info_n = n;
+	if (n)
+		info_seen = infos[0];
+	mem_free(infos);
+}
+
+/* Until worker 0 has one stream, which is in that phase; it is in info_seen then. */
+static void wait_stream(const char *phase)
+{
+	for (int i = 0; i < 2000; i++) {
+		info_n = UINT_MAX;
+		assert_int_equal(worker_list_streams(env.workers[0], NULL, on_list), 0);
+		ENV_WAIT(&env, info_n != UINT_MAX);
+		if (info_n == 1 && strcmp(info_seen.phase, phase) == 0)
+			return;
+		usleep(2000);
+	}
+	fail_msg("%u streams, the last one seen in %s instead of %s", info_n, info_seen.phase,
+		 phase);
+}
+
+/* --- origins --------------------------------------------------------------------------------------------- */
 
 #define GET   "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 #define CLOSE "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -297,7 +330,7 @@ static void test_client_gone(void **state)
 	int fd;
 
 	origin_start(&origin, serve_text);
-	start_simple("");
+	start_simple(" timeout server 20s\n");
 	fd = tcp_connect(port);
 	send_text(fd, "GET / HT");
 	shutdown(fd, SHUT_WR);
@@ -307,7 +340,7 @@ static void test_client_gone(void **state)
 	/* Reset while the server thinks. */
 	fd = tcp_connect(port);
 	send_text(fd, GET);
-	usleep(50000);
+	wait_stream("RSP_HEAD");
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
 	close(fd);
 	expect_log(" - - CH-- ");
@@ -322,15 +355,17 @@ static void test_client_gone(void **state)
 	env_stop(&env);
 	/* ... unless the operator says otherwise. */
 	origin.answer = NULL;
-	start_simple(" option abortonclose\n");
+	start_simple(" option abortonclose\n timeout server 20s\n");
 	fd = tcp_connect(port);
 	send_text(fd, GET);
-	usleep(50000);
+	wait_stream("RSP_HEAD");
 	shutdown(fd, SHUT_WR);
 	expect_log(" - - CH-- ");
 	close(fd);
 	stop_all();
 }
+
+static _Atomic bool is_held; /* serve_slow() answers nothing meanwhile */
 
 static void serve_slow(struct origin *o, int fd)
 {
@@ -338,6 +373,8 @@ static void serve_slow(struct origin *o, int fd)
 
 	while (recv(fd, buf, sizeof(buf), 0) > 0) {
 		usleep(100000);
+		while (atomic_load(&is_held))
+			usleep(1000);
 		atomic_fetch_add(&o->n_requests, 1);
 		send_text(fd, HELLO);
 	}
@@ -366,14 +403,16 @@ static void test_queue(void **state)
 	env_stop(&env);
 	port = free_port();
 	start(1,
-	      "listen px\n bind 127.0.0.1:%u\n timeout queue 30ms\n server s1 127.0.0.1:%u maxconn "
-	      "1\n",
+	      "listen px\n bind 127.0.0.1:%u\n timeout queue 30ms\n timeout server 20s\n server s1 "
+	      "127.0.0.1:%u maxconn 1\n",
 	      port, origin.port);
+	atomic_store(&is_held, true);
 	fds[0] = tcp_connect(port);
 	send_text(fds[0], GET);
-	usleep(20000);
+	wait_stream("RSP_HEAD");
 	assert_non_null(strstr(ask_once(port, CLOSE), "HTTP/1.1 503 "));
 	expect_log(" - - sQ-- ");
+	atomic_store(&is_held, false);
 	close(fds[0]);
 	stop_all();
 }
@@ -470,7 +509,7 @@ static void test_tcp(void **state)
 	assert_string_equal(recv_until(fd, "ABC", 1), "ABC");
 	shutdown(fd, SHUT_WR);
 	assert_string_equal(recv_until(fd, NULL, 0), "END");
-	expect_log(" px px/s1 0/0/");
+	expect_log(" px px/s1 0/");
 	close(fd);
 	/* Both directions at once, 4 MB. */
 	fd = tcp_connect(port);
@@ -547,15 +586,16 @@ static void test_reload(void **state)
 	origin_start(&origin, serve_slow);
 	origin_start(&second, serve_text);
 	second.answer = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond";
-	start_simple(" timeout client 5s\n");
+	start_simple(" timeout client 20s\n timeout server 20s\n");
 	idle = tcp_connect(port);
 	send_text(idle, GET);
 	recv_until(idle, "hello", 1);
+	atomic_store(&is_held, true);
 	busy = tcp_connect(port);
 	send_text(busy, GET);
-	usleep(30000);
+	wait_stream("RSP_HEAD");
 	snprintf(text, sizeof(text),
-		 "defaults\n mode http\n timeout client 5s\n timeout server 1s\n timeout connect "
+		 "defaults\n mode http\n timeout client 20s\n timeout server 20s\n timeout connect "
 		 "1s\n"
 		 "listen px\n bind 127.0.0.1:%u\n server s2 127.0.0.1:%u\n",
 		 port, second.port);
@@ -564,19 +604,18 @@ static void test_reload(void **state)
 	/* The idle one lives on with the new configuration, the busy one ends with the old one. */
 	send_text(idle, GET);
 	assert_non_null(strstr(recv_until(idle, "second", 1), "200 OK"));
+	atomic_store(&is_held, false);
 	assert_non_null(strstr(recv_until(busy, "hello", 1), "200 OK"));
 	send_text(busy, GET);
 	assert_non_null(strstr(recv_until(busy, "second", 1), "200 OK"));
-	env_spin(&env, 50);
-	assert_int_equal(env.n_destroyed, 1);
+	ENV_WAIT(&env, env.n_destroyed == 1);
 	for (int i = 0; i < 10; i++) {
 		env_reload(&env, text);
 		env_spin(&env, 20);
 		send_text(idle, GET);
 		assert_non_null(strstr(recv_until(idle, "second", 1), "200 OK"));
 	}
-	env_spin(&env, 50);
-	assert_int_equal(env.n_destroyed, 11);
+	ENV_WAIT(&env, env.n_destroyed == 11);
 	close(idle);
 	close(busy);
 	log_line();
@@ -608,8 +647,7 @@ static void test_reload_in_handshake(void **state)
 	send_text(fd, "192.0.2.2 1000 80\r\n" GET);
 	assert_non_null(strstr(recv_until(fd, "hello", 1), "200 OK"));
 	expect_log("192.0.2.1:1000 ");
-	env_spin(&env, 20);
-	assert_int_equal(env.n_destroyed, 1);
+	ENV_WAIT(&env, env.n_destroyed == 1);
 	close(fd);
 	/* And one whose address is gone afterwards. */
 	fd = tcp_connect(port);
@@ -633,43 +671,29 @@ static void on_drained(struct worker *w)
 	((struct env *)worker_owner(w))->n_drained++;
 }
 
-static struct stream_info info_seen;
-static unsigned info_n;
-
-static void on_list(void *ctx, struct stream_info *infos, unsigned n)
-{
-	info_n = n;
-	if (n)
-		info_seen = infos[0];
-	mem_free(infos);
-}
-
 static void test_drain_and_list(void **state)
 {
 	int busy, idle;
 
 	origin_start(&origin, serve_slow);
-	start_simple("");
+	start_simple(" timeout client 20s\n timeout server 20s\n");
 	idle = tcp_connect(port);
 	send_text(idle, GET);
 	recv_until(idle, "hello", 1);
+	atomic_store(&is_held, true);
 	busy = tcp_connect(port);
 	send_text(busy, GET);
-	usleep(30000);
-	assert_int_equal(worker_list_streams(env.workers[0], NULL, on_list), 0);
-	env_spin(&env, 30);
-	assert_int_equal(info_n, 1);
+	wait_stream("RSP_HEAD");
 	assert_string_equal(info_seen.frontend, "px");
 	assert_string_equal(info_seen.server, "s1");
-	assert_string_equal(info_seen.phase, "RSP_HEAD");
 	assert_string_equal(info_seen.method_and_target, "GET /");
 	worker_drain(env.workers[0], on_drained);
 	assert_true(is_closed(idle));
 	assert_int_equal(env.n_drained, 0);
+	atomic_store(&is_held, false);
 	assert_non_null(strcasestr(recv_until(busy, "hello", 1), "connection: close\r\n"));
 	assert_true(is_closed(busy));
-	env_spin(&env, 30);
-	assert_int_equal(env.n_drained, 1);
+	ENV_WAIT(&env, env.n_drained == 1);
 	close(idle);
 	close(busy);
 	log_line();
@@ -695,25 +719,21 @@ static void test_kill(void **state)
 	int fd;
 
 	origin_start(&origin, serve_text);
-	start_simple("");
+	start_simple(" timeout client 20s\n timeout server 20s\n");
 	fd = tcp_connect(port);
 	send_text(fd, GET);
-	usleep(30000);
-	assert_int_equal(worker_list_streams(env.workers[0], NULL, on_list), 0);
-	env_spin(&env, 30);
+	wait_stream("RSP_HEAD");
 	assert_int_equal(worker_kill_stream(env.workers[0], info_seen.id + 1, &kills, on_kill), 0);
-	env_spin(&env, 30);
-	assert_int_equal(kills.n_asked, 1);
+	ENV_WAIT(&env, kills.n_asked == 1);
 	assert_int_equal(kills.n_found, 0);
 	assert_int_equal(worker_kill_stream(env.workers[0], info_seen.id, &kills, on_kill), 0);
 	assert_string_equal(recv_until(fd, NULL, 0), "");
 	expect_log(" - - KH-- ");
-	env_spin(&env, 30);
-	assert_int_equal(kills.n_found, 1);
+	ENV_WAIT(&env, kills.n_found == 1);
 	close(fd);
 	fd = tcp_connect(port);
 	send_text(fd, GET);
-	usleep(30000);
+	wait_stream("RSP_HEAD");
 	worker_shutdown_server(env.workers[0], lb_find_server(&env.registry, STR("px"), STR("s1")),
 			       'D');
 	assert_string_equal(recv_until(fd, NULL, 0), "");

@@ -7,6 +7,7 @@ its own /run/headgate, so that several edge hosts can run side by side.
 """
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -72,8 +73,8 @@ class Host:
         self.run(f"echo {value} > /proc/sys/{key.replace('.', '/')}")
 
     def addr(self, ifname, *addrs):
-        for a in addrs:
-            self.run(["ip", "addr", "add", a, "dev", ifname, *(["nodad"] if ":" in a else [])])
+        lines = "".join(f"addr add {a} dev {ifname}{' nodad' if ':' in str(a) else ''}\n" for a in addrs)
+        self.run(["ip", "-batch", "-"], input=lines)
 
     def route(self, *args):
         self.run(["ip", *(["-6"] if any(":" in str(a) for a in args) else []), "route", "add", *args])
@@ -82,11 +83,14 @@ class Host:
         """Ends a process of popen(); returns its exit status."""
         if proc.poll() is None:
             proc.send_signal(sig)
+            # Popen.wait() with a timeout looks only every now and then.
+            fd = os.pidfd_open(proc.pid)
             try:
-                proc.wait(timeout)
-            except subprocess.TimeoutExpired:
-                proc.kill()
-                proc.wait()
+                if not select.select([fd], [], [], timeout)[0]:
+                    proc.kill()
+            finally:
+                os.close(fd)
+            proc.wait()
         return proc.returncode
 
     def close(self):
@@ -107,7 +111,6 @@ class Lab:
     def __init__(self, name="lab"):
         self.dir = Path(tempfile.mkdtemp(prefix=f"headgate-{name}-"))
         self.hosts = {}
-        self._n = 0
 
     def __enter__(self):
         return self
@@ -129,16 +132,11 @@ class Lab:
 
     def cable(self, a, if_a, b, if_b, mtu=1500):
         """A veth pair between two hosts, up on both ends."""
-        self._n += 1
-        t = f"hg{os.getpid() % 100000:x}{self._n:x}"
-        subprocess.run(["ip", "link", "add", t + "a", "mtu", str(mtu), "type", "veth",
-                        "peer", "name", t + "b", "mtu", str(mtu)], check=True)
-        for h, tmp, name in ((a, t + "a", if_a), (b, t + "b", if_b)):
-            subprocess.run(["ip", "link", "set", "dev", tmp, "netns", str(h.pid)], check=True)
-            h.run(["ip", "link", "set", "dev", tmp, "name", name])
+        subprocess.run(["ip", "link", "add", "name", if_a, "netns", str(a.pid), "mtu", str(mtu), "type", "veth",
+                        "peer", "name", if_b, "netns", str(b.pid), "mtu", str(mtu)], check=True)
+        for h, name in ((a, if_a), (b, if_b)):
             # On a wire a frame has its checksums; on veth they are left to whoever looks, and XDP's copy loses that note.
-            h.run(["ethtool", "-K", name, "tx", "off"])
-            h.run(["ip", "link", "set", "dev", name, "up"])
+            h.run(f"ethtool -K {name} tx off && ip link set dev {name} up")
 
     def switch(self, name="switch"):
         """A host that is nothing but a learning bridge."""
@@ -158,15 +156,16 @@ class Lab:
 
 
 def wait_for(what, test, timeout=10.0, interval=0.05):
-    """Polls until test() is true; its value. Raises with `what` otherwise."""
-    end = time.monotonic() + timeout
+    """Polls until test() is true, quickly at first; its value. Raises with `what` otherwise."""
+    end, pause = time.monotonic() + timeout, min(0.005, interval)
     while True:
         value = test()
         if value:
             return value
         if time.monotonic() > end:
             raise TimeoutError(f"waited {timeout:g} s for {what}")
-        time.sleep(interval)
+        time.sleep(pause)
+        pause = min(1.5 * pause, interval)
 
 
 def make_cert(path, names, days=30, key="ec"):
