@@ -23,6 +23,13 @@ man-check: ## manual pages without complaints from groff
 	$(Q)for f in docs/man/*.[158]; do \
 		out=$$(groff -mandoc -Tutf8 -ww -z "$$f" 2>&1) && [ -z "$$out" ] || { echo "$$out" >&2; exit 1; }; done
 
+.PHONY: screenshots deps-browser
+screenshots: build ## pictures of the statistics page, into docs/images (root, 'make deps-browser')
+	$(Q)HG_BUILD=$(abspath $(BUILD)) /usr/bin/python3 tools/lab/screenshots.py
+
+deps-browser: ## Chromium (some 400 MB): for 'make screenshots' and the page's test
+	$(Q)apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium
+
 install: install-man
 .PHONY: install-man
 install-man: ## manual pages, into $(DESTDIR)$(PREFIX)

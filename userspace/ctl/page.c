@@ -178,6 +178,14 @@ void page_age(struct service_text *t, uint64_t s)
 		out_fmt(t, "%us", (unsigned)s);
 }
 
+void page_plot(struct page *p, struct str key, const char *unit, uint64_t value, bool is_counter)
+{
+	OUT_LIT(p->t, "<i hidden data-k=\"");
+	out_html(p->t, key);
+	out_fmt(p->t, " %s\" data-u=\"%s\"%s data-v=\"%llu\"></i>", unit, unit,
+		is_counter ? " data-c=1" : "", (unsigned long long)value);
+}
+
 static void fact(struct service_text *t, const char *name, uint64_t n, const char *unit)
 {
 	out_fmt(t, "<div><dt>%s<dd>", name);
@@ -192,7 +200,9 @@ static void page_facts(struct page *p)
 	struct hg_worker_counters sum;
 
 	metrics_worker_sum(p->ctl, &sum);
-	OUT_LIT(t, "<dl><div><dt>up<dd>");
+	page_plot(p, STR("process"), "connections/s", r->connections.now, false);
+	page_plot(p, STR("process"), "bytes/s", r->bytes_out.now, false);
+	OUT_LIT(t, "<div class=head><dl><div><dt>up<dd>");
 	page_age(t, (loop_now(p->ctl->loop) - p->ctl->start_mono_ns) / 1000000000ull);
 	OUT_LIT(t, "</div>");
 	fact(t, "process", (uint64_t)getpid(), "");
@@ -203,7 +213,7 @@ static void page_facts(struct page *p)
 	fact(t, "requests", sum.requests, "");
 	fact(t, "sent", r->bytes_out.now, " B/s");
 	fact(t, "idle", r->idle_percent, "%");
-	OUT_LIT(t, "</dl>");
+	OUT_LIT(t, "</dl><span class=plots></span></div>");
 }
 
 static void page_link(struct page *p, bool up_only, bool no_maint, const char *more,

@@ -44,6 +44,11 @@ struct page {
 	/* while rows pass */
 	uint32_t iid;
 	bool is_open, has_form; /* a section, and its form */
+	struct page_plots {
+		const char *section;
+		uint64_t rate, errors, time_ms; /* per second; errors since the start */
+		bool has_time;
+	} plots; /* of the section that is open */
 	unsigned n_rows;
 };
 
@@ -58,6 +63,11 @@ enum page_result page_act(struct ctl *ctl, struct service_call *c);
 /* page_style.c */
 extern const char page_css[], page_script[];
 
+/*
+ * A small plot over time, drawn by the page's script where the section's <span class=plots> is. `key` is the
+ * plot's name over reloads of the page. `is_counter`: the script shows what was added per second.
+ */
+void page_plot(struct page *p, struct str key, const char *unit, uint64_t value, bool is_counter);
 /* 12345 as it is, 1234567 as "1.23M". */
 void page_count(struct service_text *t, uint64_t n);
 void page_age(struct service_text *t, uint64_t seconds); /* "3h12m" */

@@ -52,26 +52,48 @@ static int l4_backend(void *ctx, const struct dp_backend_info *i)
 	return 0;
 }
 
+/* Those that happened, or those that did not. */
+static void l4_drops(struct page *p, const struct hg_verdict_counters *v, bool happened)
+{
+	OUT_LIT(p->t, "<div class=t><table class=\"plain narrow\"><thead><tr>"
+		      "<th>Dropped because<th>Packets<th></thead>\n");
+	for (unsigned i = 1; i < HG_DROP_COUNT; i++) {
+		if (!v->drop[i] == happened)
+			continue;
+		out_fmt(p->t, "<tr><td>%s", dp_drop_name(i));
+		cell_count(p->t, v->drop[i]);
+		OUT_LIT(p->t, "<td class=help>");
+		out_html(p->t, str_from_cstr(dp_drop_help(i)));
+	}
+	OUT_LIT(p->t, "</table></div>");
+}
+
 static void l4_verdicts(struct page *p)
 {
 	struct hg_verdict_counters v;
+	unsigned n = 0;
 
 	dp_verdicts(p->ctl->dp, &v);
-	OUT_LIT(p->t, "<div class=t><table class=plain><thead><tr><th>Verdict<th>Packets"
+	page_plot(p, STR("kernel tier"), "packets/s",
+		  v.verdict[HG_VERDICT_TX] + v.verdict[HG_VERDICT_REDIRECT] +
+			  v.verdict[HG_VERDICT_PASS_LOCAL],
+		  true);
+	page_plot(p, STR("kernel tier"), "drops/s", v.verdict[HG_VERDICT_DROP], true);
+	OUT_LIT(p->t, "<div class=t><table class=\"plain narrow\"><thead><tr><th>Verdict<th>Packets"
 		      "</thead>\n");
 	for (unsigned i = 0; i < HG_VERDICT_COUNT; i++) {
 		out_fmt(p->t, "<tr><td>%s", dp_verdict_name(i));
 		cell_count(p->t, v.verdict[i]);
 	}
-	OUT_LIT(p->t, "</table></div>\n<div class=t><table class=plain><thead><tr>"
-		      "<th>Dropped because<th>Packets<th></thead>\n");
-	for (unsigned i = 1; i < HG_DROP_COUNT; i++) {
-		out_fmt(p->t, "<tr><td>%s", dp_drop_name(i));
-		cell_count(p->t, v.drop[i]);
-		OUT_LIT(p->t, "<td class=dim>");
-		out_html(p->t, str_from_cstr(dp_drop_help(i)));
-	}
-	OUT_LIT(p->t, "</table></div>");
+	OUT_LIT(p->t, "</table></div>\n");
+	for (unsigned i = 1; i < HG_DROP_COUNT; i++)
+		n += v.drop[i] != 0;
+	if (n)
+		l4_drops(p, &v, true);
+	out_fmt(p->t, "<details><summary>%u drop reasons that have not been met</summary>",
+		HG_DROP_COUNT - 1 - n);
+	l4_drops(p, &v, false);
+	OUT_LIT(p->t, "</details>");
 }
 
 void page_l4(struct page *p)
@@ -95,8 +117,8 @@ void page_l4(struct page *p)
 #undef X
 	OUT_LIT(p->t, "</thead>\n");
 	(void)dp_each_backend(dp, l4_backend, p);
-	OUT_LIT(p->t, "</table></div></section>\n<section><h2>Kernel tier <small>packets</small>"
-		      "</h2>");
+	OUT_LIT(p->t, "</table></div></section>\n<section><div class=head><h2>Kernel tier "
+		      "<small>packets</small></h2><span class=plots></span></div>");
 	l4_verdicts(p);
 	OUT_LIT(p->t, "</section>\n");
 }

@@ -131,20 +131,18 @@ static void cell_check(struct service_text *t, const struct stat_row *r)
 		out_fmt(t, " %ums", (unsigned)num(r, STAT_CHECK_DURATION));
 }
 
-/* Below the averages of the last requests: how all of them since the start are spread. */
-static void cell_percentiles(struct page *p, const struct stat_row *r)
+/* How the times of all requests since the start are spread; the table has the averages of the last ones. */
+static void section_percentiles(struct page *p, const struct conf_proxy *px)
 {
-	const struct conf_proxy *px = conf_find_proxy(p->ctl->current->conf,
-						      text_of(r, STAT_PXNAME), CONF_CAP_BACKEND);
 	static const double parts[] = { 0.5, 0.95, 0.99 };
 	struct lb_histogram h;
 
-	if (!px)
+	if (!px || !(px->caps & CONF_CAP_BACKEND))
 		return;
 	lb_time_sum(p->ctl->current->backends[px->index], p->ctl->n_workers, LB_TIME_TOTAL, &h);
 	if (!lb_time_quantile(&h, 1))
 		return;
-	OUT_LIT(p->t, "<br><small title=\"total time: half, 95 %, 99 % took no longer\">");
+	OUT_LIT(p->t, "<small title=\"total time, ms: half, 95 %, 99 % took no longer\">");
 	for (unsigned i = 0; i < ARRAY_SIZE(parts); i++) {
 		uint64_t us = lb_time_quantile(&h, parts[i]);
 
@@ -158,7 +156,8 @@ static void row_cells(struct page *p, const struct stat_row *r)
 {
 	struct service_text *t = p->t;
 
-	out_fmt(t, "<tr class=\"%s%s\">", row_class(r), r->type == STAT_TYPE_SERVER ? "" : " sum");
+	/* Nothing may stand between rows: it would belong to the last cell, and that would not be :empty. */
+	out_fmt(t, "<tr\nclass=\"%s%s\">", row_class(r), r->type == STAT_TYPE_SERVER ? "" : " sum");
 	cell_name(p, r);
 	OUT_LIT(t, "<td>");
 	out_html(t, text_of(r, STAT_STATUS));
@@ -185,8 +184,6 @@ static void row_cells(struct page *p, const struct stat_row *r)
 	CELL(t, r, STAT_HRSP_2XX, STAT_HRSP_3XX);
 	CELL(t, r, STAT_HRSP_4XX, STAT_HRSP_5XX);
 	CELL(t, r, STAT_QTIME, STAT_CTIME, STAT_RTIME, STAT_TTIME);
-	if (r->type == STAT_TYPE_BACKEND)
-		cell_percentiles(p, r);
 	CELL(t, r, STAT_WEIGHT);
 	cell_check(t, r);
 	CELL(t, r, STAT_CHKDOWN);
@@ -194,7 +191,33 @@ static void row_cells(struct page *p, const struct stat_row *r)
 		OUT_LIT(t, " ");
 		page_age(t, num(r, STAT_DOWNTIME));
 	}
-	OUT_LIT(t, "\n");
+}
+
+/* The frontend's row and the backend's speak for their section. */
+static void plots_take(struct page *p, const struct stat_row *r)
+{
+	struct page_plots *s = &p->plots;
+
+	if (r->type != STAT_TYPE_FRONTEND && r->type != STAT_TYPE_BACKEND)
+		return;
+	if (r->type == STAT_TYPE_FRONTEND || !s->rate)
+		s->rate = has(r, STAT_REQ_RATE) && has(r, STAT_HRSP_2XX) ? num(r, STAT_REQ_RATE)
+									 : num(r, STAT_RATE);
+	s->errors = num(r, STAT_HRSP_5XX) + num(r, STAT_EREQ) + num(r, STAT_ECON);
+	if (r->type == STAT_TYPE_BACKEND) {
+		s->has_time = has(r, STAT_TTIME);
+		s->time_ms = num(r, STAT_TTIME);
+	}
+}
+
+static void section_plots(struct page *p)
+{
+	struct str key = str_from_cstr(p->plots.section);
+
+	page_plot(p, key, "per second", p->plots.rate, false);
+	if (p->plots.has_time)
+		page_plot(p, key, "ms", p->plots.time_ms, false);
+	page_plot(p, key, "errors/s", p->plots.errors, true);
 }
 
 static void section_close(struct page *p)
@@ -205,6 +228,7 @@ static void section_close(struct page *p)
 		return;
 	p->is_open = false;
 	OUT_LIT(t, "</table></div>");
+	section_plots(p);
 	if (p->has_form) {
 		OUT_LIT(t, "<div class=bar><select name=action aria-label=Action>");
 		for (unsigned i = 0; i < ARRAY_SIZE(menu); i++)
@@ -222,6 +246,7 @@ static void section_open(struct page *p, const struct stat_row *r)
 
 	p->is_open = true;
 	p->iid = r->iid;
+	p->plots = (struct page_plots){ .section = r->v[STAT_PXNAME].str };
 	px = conf_find_proxy(p->ctl->current->conf, name,
 			     r->type == STAT_TYPE_FRONTEND ? CONF_CAP_FRONTEND : CONF_CAP_BACKEND);
 	p->has_form = p->c->is_admin && px && px->n_servers;
@@ -233,11 +258,9 @@ static void section_open(struct page *p, const struct stat_row *r)
 		OUT_LIT(t, ", ");
 		out_html(t, str_from_cstr(px->description));
 	}
-	OUT_LIT(t, "</small></h2><span data-k=\"");
-	out_html(t, name);
-	out_fmt(t, "%u\" data-v=\"%u\"></span></div>", r->iid,
-		(unsigned)(has(r, STAT_REQ_RATE) && has(r, STAT_HRSP_2XX) ? num(r, STAT_REQ_RATE)
-									  : num(r, STAT_RATE)));
+	OUT_LIT(t, "</small></h2>");
+	section_percentiles(p, px);
+	OUT_LIT(t, "<span class=plots></span></div>");
 	if (p->has_form) {
 		OUT_LIT(t, "<form method=post><input type=hidden name=b value=\"");
 		out_html(t, name);
@@ -262,6 +285,7 @@ static int page_row(void *ctx, const struct stat_row *r)
 		section_open(p, r);
 	}
 	row_cells(p, r);
+	plots_take(p, r);
 	p->n_rows++;
 	return 0;
 }
