@@ -81,6 +81,39 @@ def test_hard_stop_after(one, daemon):
     c.close()
 
 
+def test_hard_stop_after_a_reload(one, daemon):
+    """What a reload leaves behind ends in that time, an unfinished head too; what began after it, and idle clients, go on."""
+    free, log = threading.Event(), Syslog(one)
+    ScriptedServer(one, "127.0.0.1", 9001, lambda s, c, n: read_head(c) and (free.wait(20), c.sendall(reply(b"late"))))
+    ScriptedServer(one, "127.0.0.1", 9002, keepalive_server(b"quick"))
+    text = CFG.replace("global\n", "global\n    log 127.0.0.1:5140 local0\n    hard-stop-after 1s\n").replace(
+        "mode http\n", "mode http\n    log global\n    option httplog\n") + "listen other\n    bind 127.0.0.1:8001\n    server s 127.0.0.1:9002\n"
+    d = daemon(one, text)
+    old, idle, half = (connect(one, "127.0.0.1", p, 20) for p in (8000, 8001, 8000))
+    old.sendall(GET)
+    half.sendall(GET[:20])
+    idle.sendall(GET)
+    assert read_response(idle)[2] == b"quick"
+    wait_for("the stream", lambda: d.stat("web", "s1")["scur"] == "1")
+    began = time.monotonic()
+    assert "Success=1" in d.cli("reload")
+    new = connect(one, "127.0.0.1", 8000, 20)
+    new.sendall(GET)
+    wait_for("the new stream", lambda: d.stat("web", "s1")["scur"] == "2")
+    assert recv_all(old) in (b"", b"<RESET>") and recv_all(half) in (b"", b"<RESET>")
+    assert time.monotonic() - began > 0.9
+    log.wait(r' web web/s1 .* KH-- .*"GET / HTTP/1.1"')
+    assert "ending what is left of configuration 1" in d.output()
+    wait_for("the old configuration to be freed", lambda: len(re.findall(r"^\s*\d+", d.cli("show snapshots"), re.M)) == 1)
+    idle.sendall(GET)
+    assert read_response(idle)[2] == b"quick"
+    free.set()
+    assert read_response(new)[2] == b"late"
+    for c in (old, half, idle, new):
+        c.close()
+    log.close()
+
+
 @pytest.mark.parametrize("how", ["SIGHUP", "SIGUSR2", "cli"])
 def test_reload_keeps_connections_and_counters(one, daemon, how):
     ScriptedServer(one, "127.0.0.1", 9001, keepalive_server(b"old"))

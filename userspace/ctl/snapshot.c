@@ -52,8 +52,23 @@ static void snapshot_destroy(struct snapshot *s)
 
 	struct ctl *ctl = snap->owner;
 
+	if (ctl->loop)
+		timer_stop(ctl->loop, &snap->expiry);
 	lb_registry_release(&ctl->registry, snap->backends, snap->conf->n_proxies);
 	snapshot_free_parts(ctl, snap);
+}
+
+/* `hard-stop-after` counts for what a reload leaves behind, too: an old configuration does not live for ever. */
+static void snapshot_expired(struct timer *t)
+{
+	struct proxy_snapshot *snap = container_of(t, struct proxy_snapshot, expiry);
+	struct ctl *ctl = snap->owner;
+
+	log_msg(LOG_LVL_WARNING,
+		"hard-stop-after reached: ending what is left of configuration %llu",
+		(unsigned long long)snap->snap.generation);
+	for (unsigned i = 0; i < ctl->n_workers; i++)
+		worker_kill_older(ctl->workers[i], snap->snap.generation);
 }
 
 static int snapshot_open_bind(struct ctl *ctl, struct proxy_snapshot *snap, struct conf_bind *b,
@@ -159,6 +174,7 @@ int ctl_build_snapshot(struct ctl *ctl, struct conf *conf, struct proxy_snapshot
 	snap->owner = ctl;
 	arena_init(&snap->arena, 16384);
 	snap->snap.destroy = snapshot_destroy;
+	timer_init(&snap->expiry, snapshot_expired);
 	snap->conf = conf;
 	rc = cert_store_new(ctl->current ? ctl->current->certs : NULL, &snap->certs, err);
 	if (rc == 0)
@@ -191,6 +207,7 @@ static void apply_rates(struct proxy_shared *sh, const struct conf_global *g)
 
 int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
 {
+	uint64_t hard_stop = snap->conf->global.hard_stop_after;
 	int rc = snapshot_publish(&ctl->hub, &snap->snap);
 
 	if (rc != 0) {
@@ -207,6 +224,8 @@ int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
 			      ctl->loop ? loop_now(ctl->loop) / 1000000 : 0);
 	apply_rates(&ctl->shared, &snap->conf->global);
 	conf_set_proc_vars(snap->conf, ctl->loop ? loop_wall(ctl->loop) : 0);
+	if (ctl->current && ctl->workers && hard_stop)
+		timer_start(ctl->loop, &ctl->current->expiry, hard_stop);
 	ctl->current = snap;
 	ctl_drop_tls_changes(ctl); /* they were about a store that is on its way out */
 	if (!ctl->workers)

@@ -43,6 +43,7 @@ struct proxy_snapshot {
 	struct tls_client *_Atomic **tls;
 	struct cert_store *certs;
 	void *owner; /* control's own */
+	struct timer expiry; /* control's: hard-stop-after, once there is a newer one */
 };
 
 struct worker;
@@ -124,6 +125,8 @@ void worker_news(struct worker *w); /* a snapshot was published: adopt it, move 
 /* Soft stop: close listeners, answer with Connection: close, end idle ones. `on_drained` runs on control when no stream is left. */
 void worker_drain(struct worker *w, void (*on_drained)(struct worker *w));
 void worker_kill_all(struct worker *w); /* hard-stop-after: ends every stream (log code K) */
+/* The same after a reload: streams, and heads that are not whole, of this generation and of older ones. */
+void worker_kill_older(struct worker *w, uint64_t generation);
 /*
  * Ends the thread (streams are cut). Control; blocks until joined. The memory is freed when the control mailbox
  * has been emptied (mailbox_close() does that), so stop all workers before closing it.

@@ -124,6 +124,27 @@ void worker_end_all(struct worker *w, char code)
 		client_close(list_entry(pos, struct client, link), false);
 }
 
+/* Streams are taken from a list of their own: the end of one may be the end of others. */
+void worker_end_older(struct worker *w, uint64_t generation)
+{
+	struct list todo = LIST_INIT(todo), *pos;
+
+	list_for_each(pos, &w->clients) {
+		struct client *cl = list_entry(pos, struct client, link);
+
+		if (cl->part && cl->snap->snap.generation <= generation)
+			(void)stream_new(cl);
+	}
+	list_splice_back(&todo, &w->streams);
+	while ((pos = list_pop_front(&todo))) {
+		struct stream *st = list_entry(pos, struct stream, link);
+
+		list_push_back(&w->streams, pos);
+		if (st->snap->snap.generation <= generation)
+			stream_kill(st, 'K');
+	}
+}
+
 void worker_begin_drain(struct worker *w)
 {
 	struct list *pos, *tmp;

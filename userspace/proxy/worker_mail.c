@@ -148,7 +148,7 @@ struct order {
 	struct mail mail;
 	struct worker *w;
 	struct server *srv;
-	uint64_t id;
+	uint64_t id; /* of a stream; or a generation */
 	char code;
 	bool flag;
 	void *ctx; /* of `done` */
@@ -188,6 +188,25 @@ void worker_shutdown_server(struct worker *w, struct server *s, char code)
 		return;
 	o->srv = s;
 	o->code = code;
+	mailbox_send(&w->mailbox, &o->mail);
+}
+
+static void deliver_kill_older(struct mail *m)
+{
+	struct order *o = container_of(m, struct order, mail);
+
+	if (!o->w->is_over)
+		worker_end_older(o->w, o->id);
+	mem_free(o);
+}
+
+void worker_kill_older(struct worker *w, uint64_t generation)
+{
+	struct order *o = order_new(w, deliver_kill_older);
+
+	if (!o)
+		return;
+	o->id = generation;
 	mailbox_send(&w->mailbox, &o->mail);
 }
 

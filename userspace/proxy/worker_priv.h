@@ -133,6 +133,7 @@ void worker_check_drained(struct worker *w);
 /* worker.c */
 void worker_adopt(struct worker *w);
 void worker_end_all(struct worker *w, char code);
+void worker_end_older(struct worker *w, uint64_t generation);
 void worker_begin_drain(struct worker *w);
 uint64_t worker_next_request_id(struct worker *w);
 
