@@ -143,6 +143,24 @@ static void wait_s(double s)
 	nanosleep(&ts, NULL);
 }
 
+/* Two looks, because rates need them; one document. */
+static int run_json(struct top *t, bool is_one_view)
+{
+	take(t);
+	if (!t->is_lost) {
+		wait_s(t->delay_s);
+		take(t);
+	}
+	if (t->is_lost) {
+		fprintf(stderr, "headgate: no daemon answers at %s\n", t->tool->socket);
+		return 1;
+	}
+	if (top_put_json(stdout, &t->now, &t->before, is_one_view ? &t->view : NULL) == 0)
+		return 0;
+	fprintf(stderr, "headgate: out of memory\n");
+	return 1;
+}
+
 static int run_batch(struct top *t, unsigned n, bool is_one_view)
 {
 	enum top_view last = is_one_view ? t->view : VIEW_COUNT - 1, first = t->view;
@@ -469,7 +487,7 @@ static int run_screen(struct top *t)
 
 static int top_usage(void)
 {
-	fprintf(stderr, "usage: headgate top [-d SECONDS] [-b [-n TIMES]] "
+	fprintf(stderr, "usage: headgate top [-d SECONDS] [-b [-n TIMES] | --json] "
 			"[services|servers|queues|workers|drops]\n");
 	return 1;
 }
@@ -488,13 +506,15 @@ static bool parse_view(struct top *t, const char *word)
 int tool_top(struct tool *tool, int argc, char **argv)
 {
 	struct top t = { .tool = tool, .delay_s = 1 };
-	bool is_batch = false, is_one_view = false;
+	bool is_batch = false, is_json = false, is_one_view = false;
 	uint64_t n = 1;
 	int status;
 
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "-b") == 0)
 			is_batch = true;
+		else if (strcmp(argv[i], "--json") == 0)
+			is_json = true;
 		else if (strcmp(argv[i], "-d") == 0 && i + 1 < argc)
 			t.delay_s = strtod(argv[++i], NULL);
 		else if (strcmp(argv[i], "-n") == 0 && i + 1 < argc &&
@@ -507,7 +527,9 @@ int tool_top(struct tool *tool, int argc, char **argv)
 	}
 	if (!(t.delay_s >= 0.1 && t.delay_s <= 3600) || n == 0 || n > UINT32_MAX)
 		return top_usage();
-	status = is_batch ? run_batch(&t, (unsigned)n, is_one_view) : run_screen(&t);
+	status = is_json    ? run_json(&t, is_one_view)
+		 : is_batch ? run_batch(&t, (unsigned)n, is_one_view)
+			    : run_screen(&t);
 	top_free(&t.now);
 	top_free(&t.before);
 	mem_free(t.table.lines);

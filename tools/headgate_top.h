@@ -3,6 +3,8 @@
 #ifndef TOOLS_HEADGATE_TOP_H
 #define TOOLS_HEADGATE_TOP_H
 
+#include <stdio.h>
+
 #include "base/str.h"
 #include "tools_priv.h"
 
@@ -73,5 +75,8 @@ struct top_table {
 HG_WUR int top_fill(struct top_table *t, enum top_view v, const struct top_sample *now,
 		    const struct top_sample *before);
 void top_sort(struct top_table *t, enum top_view v, unsigned col, bool is_reverse);
+/* All views, or `only` one, as a JSON object (headgate_top_json.c). 0 or -ENOMEM. */
+HG_WUR int top_put_json(FILE *out, const struct top_sample *now, const struct top_sample *before,
+			const enum top_view *only);
 
 #endif

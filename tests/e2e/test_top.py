@@ -2,6 +2,7 @@
 """headgate top: as text, and on a terminal of its own with keys."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -79,8 +80,21 @@ def test_as_text(d, one):
     out_rates = [next(line.split()[6] for line in look.splitlines() if line.startswith("web")) for look in looks]
     assert out_rates[0] == "0" and int(out_rates[1]) > 1000, out_rates
     assert one.run([HEADGATE, "-s", d.sock, "top", "-x"], check=False).returncode == 1
+    doc = json.loads(one.run([HEADGATE, "-s", d.sock, "top", "--json", "-d", "0.3"]).stdout)
+    assert set(doc) == {"seconds", "services", "servers", "queues", "workers", "drops"} and 0.3 <= doc["seconds"] < 20
+    s2 = next(s for s in doc["servers"] if s["name"] == "app/s2")
+    assert (s2["status"], s2["weight"], s2["conns"]) == ("no check", 7, 0)
+    assert set(s2) == {"name", "status", "check", "weight", "conns", "queue", "req_per_s", "in_per_s", "out_per_s", "5xx_per_s",
+                       "err_per_s", "time_ms"}
+    assert {w["name"] for w in doc["workers"]} == {"control", "worker 0", "worker 1"}
+    assert all(0 <= w["busy_percent"] <= 100 for w in doc["workers"])
+    assert {x["name"] for x in doc["drops"]} >= {"TX", "DROP"}
+    only = json.loads(one.run([HEADGATE, "-s", d.sock, "top", "--json", "-d", "0.1", "queues"]).stdout)
+    assert set(only) == {"seconds", "queues"} and {"now", "limit", "wait_ms", "retry_per_s"} <= set(only["queues"][0])
     lost = one.run([HEADGATE, "-s", "/nonexistent", "top", "-b"], check=False)
     assert lost.returncode == 1 and "no daemon answers at /nonexistent" in lost.stdout
+    lost = one.run([HEADGATE, "-s", "/nonexistent", "top", "--json"], check=False)
+    assert lost.returncode == 1 and "no daemon answers at /nonexistent" in lost.stderr and lost.stdout == ""
 
 
 class Screen:
