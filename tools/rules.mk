@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Reference documentation out of the programs' own tables. Included by the Makefile.
+# How userspace is tuned, and reference documentation out of the programs' own tables. Included by the Makefile.
+
+# Not an instruction set: without it gcc 12 clears and copies structs by `rep stos` and `rep movs`, which take twice as
+# long as stores for the few hundred bytes that ours have. docs/PERFORMANCE.md, HTTP tier.
+TUNE   ?= $(if $(filter x86_64,$(shell uname -m)),-mtune=skylake)
+CFLAGS += $(TUNE)
 
 DOC_PAGES := CONFIG COUNTERS RUNTIME-API
 doc_page = $(shell echo $(1) | tr A-Z a-z)

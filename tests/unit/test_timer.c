@@ -40,7 +40,7 @@ static uint64_t rnd_delay(void)
 /* What the header promises: rounded up to a tick, and never in a tick that has run. */
 static void start(struct entry *e, uint64_t delay_ns)
 {
-	uint64_t tick = (loop->now + delay_ns + LOOP_TICK_NS - 1) / LOOP_TICK_NS;
+	uint64_t tick = (loop->clock.now + delay_ns + LOOP_TICK_NS - 1) / LOOP_TICK_NS;
 
 	if (tick <= loop->wheel.cur)
 		tick = loop->wheel.cur + 1;
@@ -91,7 +91,7 @@ static uint64_t model_next(void)
 
 static void set_now(uint64_t ns)
 {
-	loop->now = ns;
+	loop->clock.now = ns;
 	now_tick = ns / LOOP_TICK_NS;
 }
 
@@ -108,7 +108,7 @@ static void check_model(void)
 		if (e->due && e->due <= now_tick)
 			fail_msg("timer %u did not run", i);
 		assert_true(timer_left_ns(loop, &e->t) ==
-			    (e->due ? e->due * LOOP_TICK_NS - loop->now : 0));
+			    (e->due ? e->due * LOOP_TICK_NS - loop->clock.now : 0));
 	}
 }
 
@@ -136,7 +136,7 @@ static void run_model(uint64_t first_seed, bool chaos, uint64_t origin_ns)
 		if (rnd() % 3 == 0 && model_next() != UINT64_MAX)
 			set_now(model_next() * LOOP_TICK_NS);
 		else
-			set_now(loop->now + rnd() % (1ull << (rnd() % 43)));
+			set_now(loop->clock.now + rnd() % (1ull << (rnd() % 43)));
 		wheel_advance(&loop->wheel, now_tick);
 		check_model();
 	}

@@ -26,8 +26,8 @@ static uint64_t clock_ns(clockid_t id)
 
 void loop_update_clock(struct loop *l)
 {
-	l->now = clock_ns(CLOCK_MONOTONIC);
-	l->wall = clock_ns(CLOCK_REALTIME);
+	l->clock.now = clock_ns(CLOCK_MONOTONIC);
+	l->clock.wall = clock_ns(CLOCK_REALTIME);
 }
 
 int loop_create(struct loop **ret_loop)
@@ -47,8 +47,8 @@ int loop_create(struct loop **ret_loop)
 	list_init(&l->hooks);
 	arena_init(&l->scratch, SCRATCH_CHUNK);
 	loop_update_clock(l);
-	l->awake_since = l->now;
-	wheel_init(&l->wheel, l->now / LOOP_TICK_NS);
+	l->awake_since = l->clock.now;
+	wheel_init(&l->wheel, l->clock.now / LOOP_TICK_NS);
 	*ret_loop = l;
 	return 0;
 }
@@ -133,16 +133,6 @@ void loop_del_hook(struct loop_hook *h)
 	list_del(&h->link);
 }
 
-uint64_t loop_now(const struct loop *l)
-{
-	return l->now;
-}
-
-uint64_t loop_wall(const struct loop *l)
-{
-	return l->wall;
-}
-
 struct arena *loop_scratch(struct loop *l)
 {
 	return &l->scratch;
@@ -201,8 +191,8 @@ static int wait_events(struct loop *l, int max_wait_ms)
 		n = 0;
 	}
 	loop_update_clock(l);
-	l->stats.idle_ns += l->now - asleep;
-	l->awake_since = l->now;
+	l->stats.idle_ns += l->clock.now - asleep;
+	l->awake_since = l->clock.now;
 	l->n_batch = (unsigned)n;
 	return 0;
 }
@@ -244,7 +234,7 @@ int loop_run_once(struct loop *l, int max_wait_ms)
 	if (r)
 		return r;
 	run_events(l);
-	l->stats.timers += wheel_advance(&l->wheel, l->now / LOOP_TICK_NS);
+	l->stats.timers += wheel_advance(&l->wheel, l->clock.now / LOOP_TICK_NS);
 	run_hooks(l);
 	l->stats.iterations++;
 	return 0;

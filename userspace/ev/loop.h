@@ -96,9 +96,18 @@ struct loop_hook {
 void loop_add_hook(struct loop *l, struct loop_hook *h);
 void loop_del_hook(struct loop_hook *h);
 
-/* Cached clocks, read once per iteration: CLOCK_MONOTONIC and CLOCK_REALTIME, nanoseconds. */
-uint64_t loop_now(const struct loop *l);
-uint64_t loop_wall(const struct loop *l);
+/* Cached clocks, read once per iteration: CLOCK_MONOTONIC and CLOCK_REALTIME, nanoseconds. What a loop begins with. */
+struct loop_clock {
+	uint64_t now, wall;
+};
+static inline uint64_t loop_now(const struct loop *l)
+{
+	return ((const struct loop_clock *)(const void *)l)->now;
+}
+static inline uint64_t loop_wall(const struct loop *l)
+{
+	return ((const struct loop_clock *)(const void *)l)->wall;
+}
 /* Reads the clock again (after long work, before measuring). */
 void loop_update_clock(struct loop *l);
 /* Scratch memory, valid until the end of this iteration. */

@@ -28,7 +28,7 @@ struct wheel {
 #define LOOP_BATCH 256
 
 struct loop {
-	uint64_t now, wall; /* ns */
+	struct loop_clock clock;
 	uint64_t awake_since; /* ns, end of the last epoll_wait */
 	int epoll_fd;
 	bool is_stopping;

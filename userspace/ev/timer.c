@@ -114,7 +114,7 @@ void timer_start(struct loop *l, struct timer *t, uint64_t delay_ns)
 {
 	uint64_t at, tick;
 
-	if (__builtin_add_overflow(l->now, delay_ns, &at))
+	if (__builtin_add_overflow(l->clock.now, delay_ns, &at))
 		at = UINT64_MAX;
 	/* Rounded up: never early. */
 	tick = at / LOOP_TICK_NS + (at % LOOP_TICK_NS != 0);
@@ -144,5 +144,5 @@ uint64_t timer_left_ns(const struct loop *l, const struct timer *t)
 		return 0;
 	if (__builtin_mul_overflow(t->expires, LOOP_TICK_NS, &at))
 		at = UINT64_MAX;
-	return at > l->now ? at - l->now : 0;
+	return at > l->clock.now ? at - l->clock.now : 0;
 }

@@ -134,10 +134,12 @@ static size_t reg_name_len(struct str s)
 {
 	size_t i;
 
-	for (i = 0; i < s.len && s.p[i] != ':'; i++) {
-		if (!http_is(s.p[i], HTTP_CHAR_HOST))
-			return SIZE_MAX;
-		if (s.p[i] == '%' && (s.len - i < 3 || !is_hex(s.p[i + 1]) || !is_hex(s.p[i + 2])))
+	for (i = 0; i < s.len; i++) {
+		if (likely(http_is(s.p[i], HTTP_CHAR_HOST)))
+			continue;
+		if (s.p[i] == ':')
+			break;
+		if (s.p[i] != '%' || s.len - i < 3 || !is_hex(s.p[i + 1]) || !is_hex(s.p[i + 2]))
 			return SIZE_MAX;
 	}
 	return i;

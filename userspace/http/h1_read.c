@@ -68,19 +68,18 @@ static inline enum h1_result read_version(struct h1_cursor *c)
 	size_t n = (size_t)(c->end - c->p), have = n < 5 ? n : 5;
 	const char *p = c->p;
 
-	if (unlikely(memcmp(p, text, have) != 0))
+	if (likely(n >= VERSION_LEN && memcmp(p, "HTTP/1.", 7) == 0 && is_digit(p[7]))) {
+		c->msg->major = 1;
+		c->msg->minor = (uint8_t)(p[7] - '0');
+		c->p += VERSION_LEN;
+		return H1_DONE;
+	}
+	if (memcmp(p, text, have) != 0 || (n > 5 && !is_digit(p[5])) || (n > 6 && p[6] != '.') ||
+	    (n > 7 && !is_digit(p[7])))
 		return h1_refuse(c, HTTP_ERR_BAD_START_LINE, p);
-	if (unlikely((n > 5 && !is_digit(p[5])) || (n > 6 && p[6] != '.') ||
-		     (n > 7 && !is_digit(p[7]))))
-		return h1_refuse(c, HTTP_ERR_BAD_START_LINE, p);
-	if (unlikely(n > 5 && p[5] != '1'))
+	if (n > 5 && p[5] != '1')
 		return h1_refuse(c, HTTP_ERR_BAD_VERSION, p);
-	if (unlikely(n < VERSION_LEN))
-		return H1_MORE;
-	c->msg->major = 1;
-	c->msg->minor = (uint8_t)(p[7] - '0');
-	c->p += VERSION_LEN;
-	return H1_DONE;
+	return H1_MORE;
 }
 
 /* CRLF that ends the start line which began at `line`. */

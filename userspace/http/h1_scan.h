@@ -33,14 +33,20 @@ static inline enum h1_result read_field(struct h1_cursor *c, struct scan *s, con
 	unsigned id;
 
 	colon = scan_name(s, p);
-	if (unlikely(colon < end && *colon != ':' && c->flags & H1_ALLOW_VIOLATIONS))
-		colon = h1_scan_unsafe_name(line, end);
 	if (unlikely(colon == end))
 		return H1_MORE;
-	if (unlikely(*colon != ':' || colon == line))
-		return h1_refuse_line(c, line, colon);
+	if (unlikely(*colon != ':' || colon == line)) {
+		if (c->flags & H1_ALLOW_VIOLATIONS)
+			colon = h1_scan_unsafe_name(line, end);
+		if (colon == end)
+			return H1_MORE;
+		if (*colon != ':' || colon == line)
+			return h1_refuse_line(c, line, colon);
+	}
 	value = colon + 1;
-	while (value < end && http_is_ws(*value))
+	if (likely(value < end && *value == ' '))
+		value++;
+	while (value < end && unlikely(http_is_ws(*value)))
 		value++;
 	tail = scan_value(s, value);
 	if (unlikely(end - tail < 2)) {

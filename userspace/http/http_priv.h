@@ -11,7 +11,7 @@
 /* Character classes of RFC 9110 5.6.2 and RFC 3986. */
 enum http_char_class {
 	HTTP_CHAR_TOKEN = 1 << 0,
-	HTTP_CHAR_HOST = 1 << 1, /* reg-name and port: unreserved, sub-delims, '%', ':' */
+	HTTP_CHAR_HOST = 1 << 1, /* reg-name: unreserved, sub-delims; '%' has its own rule */
 	HTTP_CHAR_IP6 = 1 << 2, /* inside [ ] */
 	HTTP_CHAR_BAD_VALUE = 1 << 3, /* control bytes other than HT: never in a field value */
 };

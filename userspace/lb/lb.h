@@ -193,6 +193,9 @@ struct server_worker {
 	struct list streams; /* those on this server: shutdown sessions, on-marked-down */
 	struct hg_l7_counters *ctr;
 	uint32_t idle_generation; /* addr_generation the idle list belongs to */
+	/* Proxy's: its line in the configuration, and of which snapshot (struct snapshot, generation). */
+	const struct conf_server *conf;
+	uint64_t conf_generation;
 	uint32_t n_turns; /* slots handed on here, so that other workers' queues get their share */
 	/* The message of server_wake_by_mail(); runs lb_serve_queue() on its worker. */
 	struct mail wake_mail;

@@ -43,25 +43,34 @@ ssize_t raw_recv(struct conn *c, void *mem, size_t size)
 	return conn_fail(c, conn_error_from_errno(errno), -errno);
 }
 
-ssize_t raw_sendv(struct conn *c, const struct iovec *iov, int n, bool more)
+/* The bytes of the vector in *ret_total. */
+static ssize_t send_vector(struct conn *c, const struct iovec *iov, int n, int flags,
+			   size_t *ret_total)
 {
 	struct msghdr msg = { .msg_iov = (struct iovec *)(uintptr_t)iov };
-	int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0);
-	size_t total = 0;
-	ssize_t r;
 
 	if (n > IOV_MAX) {
 		n = IOV_MAX;
 		flags |= MSG_MORE;
 	}
 	for (int i = 0; i < n; i++)
-		total += iov[i].iov_len;
-	if (total == 0)
+		*ret_total += iov[i].iov_len;
+	if (*ret_total == 0)
 		return 0;
 	msg.msg_iovlen = (size_t)n;
+	return sendmsg(c->ev.fd, &msg, flags);
+}
+
+ssize_t raw_sendv(struct conn *c, const struct iovec *iov, int n, bool more)
+{
+	int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0);
+	size_t total;
+	ssize_t r;
+
 	do {
-		r = n == 1 ? send(c->ev.fd, iov[0].iov_base, iov[0].iov_len, flags)
-			   : sendmsg(c->ev.fd, &msg, flags);
+		total = n == 1 ? iov[0].iov_len : 0;
+		r = total ? send(c->ev.fd, iov[0].iov_base, total, flags)
+			  : send_vector(c, iov, n, flags, &total);
 	} while (r < 0 && errno == EINTR);
 	if (r >= 0) {
 		if ((size_t)r < total)

@@ -82,6 +82,8 @@ static void account(struct pace *p, bool waits, uint64_t bytes, uint64_t now)
 {
 	if (p->since_ns)
 		p->waited_ns += now - p->since_ns;
+	else if (likely(!waits))
+		return;
 	else if (!p->waited_ns)
 		p->bytes = bytes;
 	p->since_ns = waits ? now : 0;

@@ -404,14 +404,30 @@ static struct str h1_rest(struct str t, size_t *sent)
 	return str_from(t, k);
 }
 
+/* The kernel took everything, as nearly always. */
+static ssize_t h1_settle_all(struct side *s, const struct h1_vector *v, bool is_end)
+{
+	buf_clear(&s->pending);
+	s->prefix = STR_NULL;
+	if (v->chunk_len)
+		s->is_first_chunk = false;
+	else if (s->chunk_left)
+		s->chunk_left -= v->n_slices;
+	s->is_end_sent |= is_end;
+	return (ssize_t)v->n_slices;
+}
+
 /* Books what the kernel took; the rest of everything but slices is kept. Returns bytes of slices taken. */
 static ssize_t h1_settle(struct side *s, struct h1_vector *v, size_t sent, bool is_end)
 {
-	size_t k = sent < buf_len(&s->pending) ? sent : buf_len(&s->pending);
-	struct str prefix, chunk = str_make(v->chunk, v->chunk_len);
-	size_t taken;
+	size_t k, taken;
+	struct str prefix, chunk;
 	int r;
 
+	if (likely(sent == v->n_before + v->n_slices + v->suffix.len))
+		return h1_settle_all(s, v, is_end);
+	k = sent < buf_len(&s->pending) ? sent : buf_len(&s->pending);
+	chunk = str_make(v->chunk, v->chunk_len);
 	if (k)
 		buf_consume(&s->pending, (uint32_t)k);
 	sent -= k;

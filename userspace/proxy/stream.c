@@ -246,31 +246,34 @@ static void stream_spread_time(struct stream *st, uint64_t now)
 	lb_time_add(st->be_rt, worker, LB_TIME_TOTAL, now - st->start_ns);
 }
 
+/* Milliseconds from `from` to `to`; 0 when that was never reached. */
+static uint64_t ms_between(uint64_t from, uint64_t to)
+{
+	return to ? (to - from) / 1000000 : 0;
+}
+
 static void stream_count_time(struct stream *st, uint64_t now)
 {
-	uint64_t ms = 1000000;
 	struct hg_l7_counters *rows[2] = { st->be_ctr, st->srv_ctr };
+	uint64_t q = ms_between(st->req_ns, st->queue_ns);
+	uint64_t conn = ms_between(st->queue_ns, st->conn_ns);
+	uint64_t rsp = ms_between(st->conn_ns, st->rsp_ns);
+	uint64_t total = ms_between(st->start_ns, now);
 
 	stream_spread_time(st, now);
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < 2 && (q | conn | rsp | total); i++) {
 		struct hg_l7_counters *c = rows[i];
-		uint64_t q, conn, rsp, total = (now - st->start_ns) / ms;
 
 		if (!c)
 			continue;
-		q = st->queue_ns ? (st->queue_ns - st->req_ns) / ms : 0;
-		conn = st->conn_ns ? (st->conn_ns - st->queue_ns) / ms : 0;
-		rsp = st->rsp_ns ? (st->rsp_ns - st->conn_ns) / ms : 0;
-		if (q | conn | rsp | total) {
-			ctr_add(&c->qtime_ms, q);
-			ctr_add(&c->ctime_ms, conn);
-			ctr_add(&c->rtime_ms, rsp);
-			ctr_add(&c->ttime_ms, total);
-			ctr_max(&c->max_qtime_ms, q);
-			ctr_max(&c->max_ctime_ms, conn);
-			ctr_max(&c->max_rtime_ms, rsp);
-			ctr_max(&c->max_ttime_ms, total);
-		}
+		ctr_add(&c->qtime_ms, q);
+		ctr_add(&c->ctime_ms, conn);
+		ctr_add(&c->rtime_ms, rsp);
+		ctr_add(&c->ttime_ms, total);
+		ctr_max(&c->max_qtime_ms, q);
+		ctr_max(&c->max_ctime_ms, conn);
+		ctr_max(&c->max_rtime_ms, rsp);
+		ctr_max(&c->max_ttime_ms, total);
 	}
 }
 
@@ -294,36 +297,21 @@ static void stream_count_bytes(struct stream *st)
 
 static void stream_count_status(struct stream *st)
 {
+#define CLASS(name) offsetof(struct hg_l7_counters, name)
+	static const uint16_t classes[] = { CLASS(hrsp_other), CLASS(hrsp_1xx), CLASS(hrsp_2xx),
+					    CLASS(hrsp_3xx),   CLASS(hrsp_4xx), CLASS(hrsp_5xx) };
+#undef CLASS
 	struct hg_l7_counters *rows[3] = { st->fe_ctr, st->be_ctr,
 					   st->flags & STREAM_INTERCEPTED ? NULL : st->srv_ctr };
+	unsigned class = st->status / 100;
 
 	if (!st->status)
 		return;
-	for (unsigned i = 0; i < 3; i++) {
-		struct hg_l7_counters *c = rows[i];
-
-		if (!c)
-			continue;
-		switch (st->status / 100) {
-		case 1:
-			ctr_add(&c->hrsp_1xx, 1);
-			break;
-		case 2:
-			ctr_add(&c->hrsp_2xx, 1);
-			break;
-		case 3:
-			ctr_add(&c->hrsp_3xx, 1);
-			break;
-		case 4:
-			ctr_add(&c->hrsp_4xx, 1);
-			break;
-		case 5:
-			ctr_add(&c->hrsp_5xx, 1);
-			break;
-		default:
-			ctr_add(&c->hrsp_other, 1);
-		}
-	}
+	if (class >= ARRAY_SIZE(classes))
+		class = 0;
+	for (unsigned i = 0; i < 3; i++)
+		if (rows[i])
+			ctr_add((__u64 *)((char *)rows[i] + classes[class]), 1);
 }
 
 static void stream_finish(struct stream *st)
@@ -417,12 +405,6 @@ enum step phase_end(struct stream *st)
 
 /* --- the driver ----------------------------------------------------------------------------------- */
 
-enum step stream_go(struct stream *st, enum stream_phase p)
-{
-	st->phase = (uint8_t)p;
-	return STEP_GO;
-}
-
 void stream_resume_later(struct stream *st)
 {
 	loop_defer(st->w->loop, &st->resume);
@@ -456,11 +438,12 @@ void stream_run(struct stream *st)
 bool stream_is_client_gone(const struct stream *st)
 {
 	const struct conn *c = st->front.conn;
-	const struct conf_proxy *px = st->be ? st->be : st->fe;
+	const struct conf_proxy *px;
 
-	if (c->is_broken)
-		return true;
-	return c->peer_closed && (px->options & CONF_OPT(ABORTONCLOSE));
+	if (likely(!c->is_broken && !c->peer_closed))
+		return false;
+	px = st->be ? st->be : st->fe;
+	return c->is_broken || px->options & CONF_OPT(ABORTONCLOSE);
 }
 
 void stream_blame(struct stream *st, char cause)

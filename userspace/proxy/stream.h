@@ -279,7 +279,11 @@ void stream_blame(struct stream *st, char cause);
  */
 enum step stream_fail(struct stream *st, char cause, unsigned status);
 void stream_kill(struct stream *st, char cause);
-enum step stream_go(struct stream *st, enum stream_phase p);
+static inline enum step stream_go(struct stream *st, enum stream_phase p)
+{
+	st->phase = (uint8_t)p;
+	return STEP_GO;
+}
 void stream_leave_backend(struct stream *st);
 /* Is the client gone, so that work for it is in vain? */
 bool stream_is_client_gone(const struct stream *st);

@@ -113,15 +113,28 @@ static void pick_key(struct stream *st, struct lb_request *rq)
 	}
 }
 
+/* A server outlives configurations, so what a stream's one says about it is looked up by name: once per worker. */
+static const struct conf_server *server_conf(const struct stream *st, const struct server *srv,
+					     struct server_worker *sw)
+{
+	uint64_t generation = st->snap->snap.generation;
+
+	if (unlikely(sw->conf_generation != generation)) {
+		sw->conf = conf_find_server(st->be, str_from_cstr(srv->name));
+		sw->conf_generation = generation;
+	}
+	return sw->conf;
+}
+
 static void stream_take_server(struct stream *st, struct server *srv)
 {
-	unsigned worker = st->w->o.index;
+	struct server_worker *sw = &srv->w[st->w->o.index];
 
 	st->srv = srv;
-	st->srv_conf = conf_find_server(st->be, str_from_cstr(srv->name));
-	st->srv_ctr = srv->w[worker].ctr;
+	st->srv_conf = server_conf(st, srv, sw);
+	st->srv_ctr = sw->ctr;
 	st->flags |= STREAM_HAS_SLOT;
-	list_push_back(&srv->w[worker].streams, &st->srv_link);
+	list_push_back(&sw->streams, &st->srv_link);
 	ctr_add(&st->srv_ctr->sessions, 1);
 	gauge_add(&st->srv_ctr->cur_sessions, 1);
 	ctr_max(&st->srv_ctr->max_sessions, (uint64_t)st->srv_ctr->cur_sessions);
