@@ -419,6 +419,45 @@ static void test_track(void **state)
 		   "there is no backend 'x'");
 }
 
+/* Which table workers look into ahead. */
+static void test_tracks_src(void **state)
+{
+	static const struct {
+		const char *rule, *table;
+	} cases[] = {
+		{ "http-request track-sc0 src table a", "a" },
+		{ "http-request track-sc0 src table b if { path /x }", "b" },
+		{ "tcp-request content track-sc1 src table a", "a" },
+		{ "http-request track-sc0 src,ipmask(24) table a", NULL },
+		{ "http-request track-sc0 src table s", NULL },
+		{ "http-request track-sc0 hdr(x) table s\n http-request track-sc1 src table b",
+		  "b" },
+		{ "http-response track-sc0 src table a", NULL },
+		{ "tcp-request connection track-sc0 src table a", NULL },
+		{ "http-request deny", NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct conf_stick_table *t;
+		char text[512];
+		struct conf *c;
+
+		snprintf(text, sizeof(text),
+			 "frontend f\n mode http\n bind :1\n %s\n"
+			 "backend a\n stick-table type ip size 100 store conn_cnt\n"
+			 "backend b\n stick-table type ipv6 size 100 store conn_cnt\n"
+			 "backend s\n stick-table type string size 100 store conn_cnt\n",
+			 cases[i].rule);
+		c = load_good(text);
+		t = conf_find_proxy(c, STR("f"), CONF_CAP_FRONTEND)->tracks_src;
+		if (!cases[i].table)
+			assert_null(t);
+		else
+			assert_string_equal(t ? t->name : "none", cases[i].table);
+		conf_free(c);
+	}
+}
+
 static void test_zero_warning(void **state)
 {
 	check_part("global\n zero-warning\nlisten l\n bind :1\n server s 10.0.0.1:1\n",
@@ -571,10 +610,10 @@ int main(void)
 		cmocka_unit_test(test_conditions),     cmocka_unit_test(test_environment),
 		cmocka_unit_test(test_numbers),	       cmocka_unit_test(test_ports),
 		cmocka_unit_test(test_order_of_rules), cmocka_unit_test(test_cpu_map),
-		cmocka_unit_test(test_track),	       cmocka_unit_test(test_zero_warning),
-		cmocka_unit_test(test_garbage),	       cmocka_unit_test(test_speed),
-		cmocka_unit_test(test_no_memory),      cmocka_unit_test(test_mutations),
-		cmocka_unit_test(test_docs),
+		cmocka_unit_test(test_track),	       cmocka_unit_test(test_tracks_src),
+		cmocka_unit_test(test_zero_warning),   cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_speed),	       cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_mutations),      cmocka_unit_test(test_docs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -460,6 +460,30 @@ static void test_reload_aborted(void **state)
 	stick_registry_fini(&reg);
 }
 
+/* Hints change nothing, whether the key is there, gone or has never been. */
+static void test_ahead(void **state)
+{
+	struct stick_table *t = make("type integer size 1000 store conn_cnt");
+	struct stick_ahead ahead;
+	struct stick_ref ref;
+
+	for (uint32_t k = 0; k < 3000; k++) {
+		stick_ahead(t, num_key(k), &ahead);
+		stick_ahead_entry(&ahead);
+		assert_ptr_equal(ahead.t, t);
+		assert_int_equal(stick_used(t), k < 1000 ? k : 1000);
+		assert_int_equal(stick_open(t, num_key(k), NULL, k, &ref), 0);
+		stick_ahead(t, num_key(k), &ahead);
+		stick_ahead_entry(&ahead);
+		stick_close(&ref, NULL, k);
+	}
+	assert_int_equal(stick_remove(t, num_key(2999)), 0);
+	stick_ahead_entry(&ahead);
+	assert_int_equal(stick_find(t, num_key(2999), 3000, &ref), -ENOENT);
+	assert_int_equal(stick_n_refs(t), 0);
+	done(t);
+}
+
 /* --- threads -------------------------------------------------------------------------------------- */
 
 #define ROUNDS 20000
@@ -479,9 +503,12 @@ static void *run(void *arg)
 
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		struct stick_ref a, b;
+		struct stick_ahead ahead;
 		uint64_t now = i / 10, v;
 
 		r->seed = r->seed * 1664525 + 1013904223;
+		stick_ahead(r->t, num_key(r->seed >> 21), &ahead);
+		stick_ahead_entry(&ahead);
 		if (stick_open(r->t, num_key(r->seed >> 21), &begin, now, &a)) {
 			r->full++;
 			continue;
@@ -578,7 +605,8 @@ int main(void)
 		cmocka_unit_test(test_expiry),	 cmocka_unit_test(test_size_is_exact),
 		cmocka_unit_test(test_keys),	 cmocka_unit_test(test_view),
 		cmocka_unit_test(test_reload),	 cmocka_unit_test(test_reload_aborted),
-		cmocka_unit_test(test_threads),	 cmocka_unit_test(test_cost),
+		cmocka_unit_test(test_ahead),	 cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_cost),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,6 +79,16 @@ static int index_servers(struct parser *ps, struct conf_proxy *px)
 	return 0;
 }
 
+/* Which table workers look into ahead, because every request is about to. */
+static void note_tracks_src(struct conf_proxy *px, int set, const struct conf_rule *rule)
+{
+	if ((set == RULES_HTTP_REQUEST || set == RULES_TCP_CONTENT) && !px->tracks_src &&
+	    rule->action == ACTION_TRACK_SC && rule->table &&
+	    (rule->table->type == STICK_IP || rule->table->type == STICK_IPV6) &&
+	    str_is_eq(expr_text(rule->expr), STR("src")))
+		px->tracks_src = rule->table;
+}
+
 static int finalize_proxy(struct parser *ps, struct conf_proxy *px)
 {
 	struct list *p;
@@ -86,9 +96,12 @@ static int finalize_proxy(struct parser *ps, struct conf_proxy *px)
 
 	for (int i = 0; i < RULES_COUNT; i++) {
 		list_for_each(p, &px->rules[i]) {
-			r = resolve_rule(ps, px, list_entry(p, struct conf_rule, link));
+			struct conf_rule *rule = list_entry(p, struct conf_rule, link);
+
+			r = resolve_rule(ps, px, rule);
 			if (r == -ENOMEM)
 				return r;
+			note_tracks_src(px, i, rule);
 		}
 	}
 	list_for_each(p, &px->stick_rules) {

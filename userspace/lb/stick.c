@@ -15,6 +15,7 @@
 #define LAG_MS	    10000u /* of the queue's order, and at most expire / 16 */
 #define EVICT_LOOK  16 /* entries at the old end that are compared */
 #define EVICT_STEPS 256 /* including those that are held */
+#define AHEAD_SLOTS 8 /* a line of the index: beyond it guessing costs more than it saves */
 
 /* --- the queue --------------------------------------------------------------------------- */
 
@@ -90,6 +91,12 @@ static struct stick_entry *entry_find(const struct stick_table *t, struct stick_
 	return NULL;
 }
 
+/* Under the lock; stick_ahead_entry() reads without. */
+static void slot_set(uint64_t *slot, uint64_t value)
+{
+	__atomic_store_n(slot, value, __ATOMIC_RELAXED);
+}
+
 static void index_add(const struct stick_table *t, struct stick_stripe *s, uint32_t hash,
 		      uint32_t entry)
 {
@@ -97,7 +104,7 @@ static void index_add(const struct stick_table *t, struct stick_stripe *s, uint3
 
 	while (s->slots[i])
 		i = (i + 1) & t->slot_mask;
-	s->slots[i] = (uint64_t)hash << 32 | entry;
+	slot_set(&s->slots[i], (uint64_t)hash << 32 | entry);
 }
 
 /* What stands behind the gap and would no longer be found moves into it. */
@@ -113,10 +120,10 @@ static void index_del(const struct stick_table *t, struct stick_stripe *s, uint3
 
 		if (((i - home) & mask) < ((i - gap) & mask))
 			continue;
-		s->slots[gap] = s->slots[i];
+		slot_set(&s->slots[gap], s->slots[i]);
 		gap = i;
 	}
-	s->slots[gap] = 0;
+	slot_set(&s->slots[gap], 0);
 }
 
 /* Its place in the table is the caller's now: to be used, or given back with place_put(). */
@@ -287,6 +294,35 @@ static struct stick_entry *find_live(struct stick_table *t, struct stick_stripe 
 		return e;
 	entry_del(t, s, e);
 	return NULL;
+}
+
+void stick_ahead(struct stick_table *t, struct str key, struct stick_ahead *ret)
+{
+	uint32_t hash = stick_hash(t, key);
+
+	*ret = (struct stick_ahead){ .t = t, .hash = hash };
+	__builtin_prefetch(&stick_stripe_of(t, hash)->slots[hash & t->slot_mask]);
+}
+
+void stick_ahead_entry(const struct stick_ahead *a)
+{
+	const struct stick_table *t = a->t;
+	struct stick_stripe *s = stick_stripe_of(t, a->hash);
+	uint32_t i = a->hash & t->slot_mask;
+
+	for (unsigned n = 0; n < AHEAD_SLOTS; n++, i = (i + 1) & t->slot_mask) {
+		uint64_t slot = __atomic_load_n(&s->slots[i], __ATOMIC_RELAXED);
+
+		if (!slot)
+			return;
+		if (slot >> 32 == a->hash) {
+			struct stick_entry *e = stick_entry_at(t, s, (uint32_t)slot);
+
+			__builtin_prefetch(e, 1);
+			__builtin_prefetch(stick_entry_words(t, e), 1);
+			return;
+		}
+	}
 }
 
 int stick_open(struct stick_table *t, struct str key, const struct stick_delta *d, uint64_t now_ms,

@@ -45,6 +45,18 @@ struct stick_delta {
 	int32_t conn_cur;
 };
 
+/*
+ * In a large table an entry is two lines of memory away, index and entry, and the first says where the second is. Who
+ * knows its key early and has other work meanwhile asks for both ahead: stick_ahead(), other work, stick_ahead_entry(),
+ * other work, stick_open(). Hints: no lock, nothing changes, nobody needs to come.
+ */
+struct stick_ahead {
+	struct stick_table *t; /* NULL: nothing was asked for */
+	uint32_t hash;
+};
+void stick_ahead(struct stick_table *t, struct str key, struct stick_ahead *ret);
+void stick_ahead_entry(const struct stick_ahead *a);
+
 /* Finds or makes the entry, holds it, counts `d` (may be NULL). 0 or -ENOSPC: full of entries in use. */
 HG_WUR int stick_open(struct stick_table *t, struct str key, const struct stick_delta *d,
 		      uint64_t now_ms, struct stick_ref *ret_ref);

@@ -226,13 +226,17 @@ void client_drain(struct client *cl)
 static void client_begin_stream(struct client *cl)
 {
 	struct stream *st = stream_new(cl);
+	struct stick_ahead ahead;
 
 	if (!st) {
 		client_close(cl, true);
 		return;
 	}
 	if (st->phase == PHASE_REQ_HEAD) {
+		track_ahead(cl, &ahead);
 		st->front.ops->prefetch(&st->front);
+		if (unlikely(ahead.t))
+			stick_ahead_entry(&ahead);
 		stream_resume_later(st);
 		return;
 	}

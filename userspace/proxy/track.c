@@ -214,6 +214,17 @@ void track_client_end(struct client *cl)
 		mem_free(tr);
 }
 
+void track_ahead(const struct client *cl, struct stick_ahead *ret)
+{
+	const struct conf_stick_table *ct = cl->fe->tracks_src;
+	char mem[CONF_STICK_KEY_MAX];
+	struct str key;
+
+	ret->t = NULL;
+	if (unlikely(ct && ct->rt) && !key_of_addr(ct->rt, &cl->conn->peer, mem, &key))
+		stick_ahead(ct->rt, key, ret);
+}
+
 /* --- streams ---------------------------------------------------------------------------------------------- */
 
 enum rule_verdict rule_track(struct stream *st, const struct conf_proxy *px,

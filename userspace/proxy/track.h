@@ -20,6 +20,9 @@ void track_client_rule(struct client *cl, const struct conf_rule *r, struct subj
 void track_client_session(struct client *cl); /* the transport is up and admitted: sess_cnt */
 void track_client_end(struct client *cl);
 
+/* The client's next request will be counted by its source address: has that entry fetched meanwhile. */
+void track_ahead(const struct client *cl, struct stick_ahead *ret);
+
 /* Rules of streams. */
 extern rule_fn rule_track, rule_sc_inc, rule_sc_set;
 void track_request(struct stream *st); /* a head was read: http_req of what the connection tracks */
