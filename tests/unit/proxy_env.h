@@ -126,11 +126,9 @@ static void env_pong(struct mail *m)
 	atomic_store(&container_of(m, struct env_ping, mail)->done, true);
 }
 
-/* Every worker has passed a loop iteration when it has read a mail. */
-static void env_quiesced(struct lb_registry *r, void (*call)(void *arg), void *arg)
+/* Every worker has passed a loop iteration, and read all mail before this one, when it has read it. */
+static void env_sync(struct env *e)
 {
-	struct env *e = container_of(r, struct env, registry);
-
 	for (unsigned i = 0; i < e->n_workers; i++) {
 		struct env_ping p = { .mail.deliver = env_pong };
 
@@ -140,6 +138,11 @@ static void env_quiesced(struct lb_registry *r, void (*call)(void *arg), void *a
 		while (!atomic_load(&p.done))
 			usleep(500);
 	}
+}
+
+static void env_quiesced(struct lb_registry *r, void (*call)(void *arg), void *arg)
+{
+	env_sync(container_of(r, struct env, registry));
 	call(arg);
 }
 
@@ -198,6 +201,7 @@ static inline void env_reload(struct env *e, const char *text)
 	env_publish(e, env_build(e, text));
 	for (unsigned i = 0; i < e->n_workers; i++)
 		worker_news(e->workers[i]);
+	env_sync(e);
 }
 
 static inline void env_stop(struct env *e)
