@@ -369,6 +369,7 @@ static enum rule_verdict run_rules(struct stream *st, const struct conf_proxy *p
 	/* Where it stopped to wait: what stands before has had its effect, the condition of an action too. */
 	const struct conf_rule *resume = st->rule && st->rule_set == set ? st->rule : NULL;
 	bool is_action = resume && st->wait_until_ns;
+	const struct subject *subject = NULL; /* as fresh as the last action */
 	struct list *pos;
 
 	list_for_each(pos, &px->rules[set]) {
@@ -381,13 +382,16 @@ static enum rule_verdict run_rules(struct stream *st, const struct conf_proxy *p
 			continue;
 		if (resume)
 			resume = st->rule = NULL;
-		c = r->cond && !is_action ? cond_eval(r->cond, stream_subject(st)) : 1;
+		if (r->cond && !subject)
+			subject = stream_subject(st);
+		c = r->cond && !is_action ? cond_eval(r->cond, subject) : 1;
 		is_action = false;
 		if (c == -EAGAIN && may_wait)
 			return wait_at(st, r, set);
 		if (c <= 0 || !run)
 			continue;
 		v = run(st, px, r, m, ret_step);
+		subject = NULL;
 		if (v == RULE_NEXT)
 			continue;
 		if (v == RULE_WAIT)

@@ -262,13 +262,16 @@ static const struct conf_proxy *route_dynamic(struct stream *st, const struct co
 
 static const struct conf_proxy *route_find(struct stream *st)
 {
+	const struct subject *subject = NULL;
 	struct list *pos;
 
+	if (!list_is_empty(&st->fe->use_backends))
+		subject = stream_subject(st);
 	list_for_each(pos, &st->fe->use_backends) {
 		struct conf_use_backend *u = list_entry(pos, struct conf_use_backend, link);
 		const struct conf_proxy *be;
 
-		if (u->cond && cond_eval(u->cond, stream_subject(st)) <= 0)
+		if (u->cond && cond_eval(u->cond, subject) <= 0)
 			continue;
 		be = u->name ? route_dynamic(st, u) : u->backend;
 		if (be)

@@ -393,11 +393,11 @@ const struct subject *stream_subject(struct stream *st)
 	if (st->back.conn && s->back.handle != st->back.conn)
 		fill_conn(&s->back, st->back.conn,
 			  st->flags & STREAM_RSP_PARSED ? st->rsp.major : 0);
-	if (st->be) {
+	if (st->be && s->backend_name.p != st->be->name) {
 		s->backend_name = str_from_cstr(st->be->name);
 		s->backend_id = st->be->id;
 	}
-	if (st->srv) {
+	if (st->srv && s->server_name.p != st->srv->name) {
 		s->server_name = str_from_cstr(st->srv->name);
 		s->server_id = st->srv->id;
 	}
