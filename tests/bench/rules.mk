@@ -78,6 +78,11 @@ bench-l4: build ## the kernel tier: X of every path, packets over veth, Maglev t
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD) bench-bins
 	$(Q)HG_BUILD=$(abspath $(BUILD)) /usr/bin/python3 tests/bench/l4.py
 
+.PHONY: bench-l7
+bench-l7: build ## rules, two workers, 1,000 connections, latency at half load, against haproxy with the same file; L7_CASES="rules many"
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD) HG_NO_DEPS=1 $(BUILD)/bench/load
+	$(Q)HG_BUILD=$(abspath $(BUILD)) /usr/bin/python3 tests/bench/l7.py $(L7_CASES)
+
 # TLS against others.
 
 $(BUILD)/bench/tls_load $(BUILD)/bench/make_certs: $(BUILD)/bench/%: tests/bench/%.c
