@@ -351,3 +351,28 @@ listen up
     # Files are the truth again after a reload.
     d.cli("reload")
     assert as_client(8001) == "000" and as_client(8002) == "200"
+
+
+# --- where certificates come from ---
+
+
+def test_crt_store(one, daemon, certs, authority):
+    """Parts in files of any name, by a name of their own; intermediates and DH parameters from elsewhere."""
+    (authority / "keys").mkdir()
+    (authority / "chains").mkdir()
+    os.rename(authority / "site.key", authority / "keys" / "private")
+    (authority / "chains" / "test-ca").write_text((authority / "ca.crt").read_text())
+    openssl("genpkey", "-genparam", "-algorithm", "DH", "-pkeyopt", "group:ffdhe3072", "-out", "dh.pem", cwd=authority)
+    lst = certs / "list"
+    lst.write_text("@web/site site.example\n")
+    d = daemon(one, f"""crt-store web
+    crt-base {authority}
+    key-base {authority}/keys
+    load crt site.crt key private alias site
+""" + cfg(f"crt {certs}/a.pem crt-list {lst}", glob=f"issuers-chain-path {authority}/chains\n    ssl-dh-param-file {authority}/dh.pem"))
+    out = one.run("openssl s_client -connect 127.0.0.1:8443 -servername site.example -showcerts -tls1_2 "
+                  "-cipher DHE-RSA-AES128-GCM-SHA256 </dev/null", check=False).stdout
+    assert out.count("BEGIN CERTIFICATE") == 2 and "subject=CN = site.example" in out
+    assert "Server Temp Key: DH, 3072 bits" in out
+    assert ask(one, "a.example")[0] == "a.example"
+    assert "@web/site" in d.cli("show ssl cert") and "Filename: @web/site\nStatus: Used\n" in d.cli("show ssl cert @web/site")

@@ -51,12 +51,20 @@ static struct cert_store *store_new(struct cert_store *previous)
 	return s;
 }
 
+static int load(const char *path, struct cert **ret, struct err *err)
+{
+	struct cert_recipe how = { .name = path, .paths[CRT_PEM] = path, .extra = CONF_EXTRA_ALL };
+	struct err unused;
+
+	return cert_load(&how, ret, &unused, err);
+}
+
 static void load_fails(const char *path, int code, const char *part)
 {
 	struct cert *c;
 	struct err err = { "" };
 
-	assert_int_equal(cert_load(path, &c, &err), code);
+	assert_int_equal(load(path, &c, &err), code);
 	if (!strstr(err.text, part) || !strstr(err.text, dir.path))
 		fail_msg("'%s' is not in '%s'", part, err.text);
 }
@@ -99,21 +107,21 @@ static void test_forms(void **state)
 	char *p = in_dir(&dir, "form.crt"), *k = in_dir(&dir, "form.crt.key"),
 	     *k2 = in_dir(&dir, "form.key");
 
-	assert_int_equal(cert_load(in_dir(&dir, "a.pem"), &c, &err), 0);
+	assert_int_equal(load(in_dir(&dir, "a.pem"), &c, &err), 0);
 	assert_int_equal(sk_X509_num(c->chain), 1);
 	assert_int_equal(c->n_names, 4); /* three and the common name */
 	assert_string_equal(c->names[1], "www.a.test");
-	assert_null(c->key_path);
+	assert_null(c->paths[CRT_KEY]);
 	cert_put(c);
 	/* The key beside, under both names, and first in the file. */
 	write_pem(p, a.x, NULL, ca.x);
 	write_pem(k, NULL, a.key, NULL);
-	assert_int_equal(cert_load(p, &c, &err), 0);
-	assert_string_equal(c->key_path, k);
+	assert_int_equal(load(p, &c, &err), 0);
+	assert_string_equal(c->paths[CRT_KEY], k);
 	cert_put(c);
 	rename(k, k2);
-	assert_int_equal(cert_load(p, &c, &err), 0);
-	assert_string_equal(c->key_path, k2);
+	assert_int_equal(load(p, &c, &err), 0);
+	assert_string_equal(c->paths[CRT_KEY], k2);
 	cert_put(c);
 	unlink(k2);
 	{
@@ -123,7 +131,7 @@ static void test_forms(void **state)
 		PEM_write_X509(f, a.x);
 		fclose(f);
 	}
-	assert_int_equal(cert_load(p, &c, &err), 0);
+	assert_int_equal(load(p, &c, &err), 0);
 	cert_put(c);
 	unlink(p);
 }
@@ -138,7 +146,7 @@ static void test_no_memory(void **state)
 		int r;
 
 		mem_fail_at(n);
-		r = cert_load(in_dir(&dir, "a.pem"), &c, &err);
+		r = load(in_dir(&dir, "a.pem"), &c, &err);
 		mem_fail_at(0);
 		if (r == 0)
 			break;

@@ -35,6 +35,7 @@ struct conf_pos {
 };
 
 #include "conf/conf_check.h" /* part of this header, and too long for it */
+#include "conf/conf_crt.h" /* the same */
 #include "conf/conf_resolvers.h" /* the same */
 #include "conf/conf_ring.h"
 
@@ -95,6 +96,7 @@ struct conf_global {
 	struct list proc_vars; /* conf_proc_var, in their order */
 	uint64_t stats_timeout;
 	char *ca_base, *crt_base;
+	struct conf_crt_files crt_files;
 	struct conf_tls bind_tls, server_tls; /* ssl-default-bind-*, ssl-default-server-* */
 	uint32_t dh_param, ssl_cachesize;
 	uint64_t ssl_lifetime;
@@ -522,6 +524,7 @@ struct conf {
 	struct list stick_tables; /* conf_stick_table */
 	struct list resolvers; /* conf_resolvers */
 	struct list rings; /* conf_ring */
+	struct list crts; /* conf_crt, of all crt-stores */
 	struct pat_refs *pat_refs; /* maps and ACLs that the runtime API may change */
 	unsigned n_warnings;
 	struct conf_names *frontends, *backends; /* conf_proxy by name; see conf_find_proxy() */

@@ -104,6 +104,8 @@ enum section_bits {
 	SEC_HTTP_ERRORS = 1 << 10,
 	SEC_RESOLVERS = 1 << 11,
 	SEC_RING = 1 << 12,
+	SEC_CRT_STORE = 1 << 13,
+	SEC_LOAD = 1 << 14, /* option of a load line in a crt-store */
 };
 #define SEC_DFLB (SEC_DEFAULTS | SEC_FRONTEND | SEC_LISTEN | SEC_BACKEND)
 #define SEC_DFL	 (SEC_DEFAULTS | SEC_FRONTEND | SEC_LISTEN)
@@ -189,7 +191,7 @@ extern const struct keyword_table conf_kw_proxy, conf_kw_timeout, conf_kw_rate_l
 extern const struct keyword_table conf_kw_l4, conf_kw_nat, conf_kw_balance, conf_kw_check, conf_kw_rules, conf_kw_log;
 extern const struct keyword_table conf_kw_bind, conf_kw_server, conf_kw_tls, conf_kw_tls_bind;
 extern const struct keyword_table conf_kw_userlist, conf_kw_stick, conf_kw_errors, conf_kw_compression,
-	conf_kw_resolvers, conf_kw_server_resolve, conf_kw_ring;
+	conf_kw_resolvers, conf_kw_server_resolve, conf_kw_ring, conf_kw_crt_store, conf_kw_crt_load, conf_kw_crt_files;
 
 /* Tables that are searched together, each with the object its rows write to. */
 struct scope {
@@ -333,7 +335,15 @@ struct parser {
 	struct conf_resolvers *resolvers; /* the section that is read */
 	struct conf_names *ring_names; /* conf_ring */
 	struct conf_ring *ring; /* the section that is read */
+	struct conf_names *crt_names; /* conf_crt, of all crt-stores */
+	struct list crt_stores; /* conf_crt_store */
+	struct conf_crt_store *crt_store; /* the section that is read */
 };
+
+/* kw_crt_store.c. check_crt_name(): "@…" has to be in one of them. */
+HG_WUR int crt_store_open(struct parser *ps, struct line *l);
+HG_WUR int finalize_crt_stores(struct parser *ps);
+HG_WUR int check_crt_name(struct parser *ps, const struct conf_pos *pos, const char *crt);
 
 /* kw_pattern.c: add-acl and its kin; the word just read names which. And when all is known: do the files exist. */
 HG_WUR int parse_pattern_edit(struct parser *ps, struct proxy_build *b, struct line *l, unsigned place,

@@ -70,7 +70,8 @@ static void build(void)
 		&conf_kw_errors,    &conf_kw_h2,
 		&conf_kw_l4,	    &conf_kw_nat,
 		&conf_kw_resolvers, &conf_kw_server_resolve,
-		&conf_kw_ring,
+		&conf_kw_ring,	    &conf_kw_crt_store,
+		&conf_kw_crt_load,  &conf_kw_crt_files,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)

@@ -213,6 +213,10 @@ static void dump_global(FILE *f, const struct conf_global *g)
 	fputs("global\n", f);
 	dump_table(f, "  ", &conf_kw_global, SEC_GLOBAL, g);
 	dump_table(f, "  ", &conf_kw_global_tls, SEC_GLOBAL, g);
+	dump_table(f, "  ", &conf_kw_crt_files, SEC_GLOBAL, g);
+	if (g->crt_files.not_extra)
+		fprintf(f, "  ssl-load-extra-files %u of %u\n",
+			CONF_EXTRA_ALL & ~g->crt_files.not_extra, CONF_EXTRA_ALL);
 	dump_table(f, "  ", &conf_kw_h2, SEC_GLOBAL, g);
 	dump_h2(f, g);
 	if (g->is_master_worker)
@@ -567,4 +571,10 @@ void conf_dump(const struct conf *c, FILE *out)
 	}
 	dump_resolvers(out, c);
 	dump_rings(out, c);
+	list_for_each(p, &c->crts) {
+		const struct conf_crt *crt = list_entry(p, struct conf_crt, link);
+
+		fprintf(out, "crt " STR_FMT "\n", STR_ARG(crt->name));
+		dump_table(out, "  ", &conf_kw_crt_load, SEC_LOAD, crt);
+	}
 }

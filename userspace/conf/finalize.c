@@ -295,6 +295,8 @@ int conf_finalize(struct parser *ps)
 	struct list *p;
 	int r = number_proxies(ps);
 
+	if (r == 0)
+		r = finalize_crt_stores(ps);
 	list_for_each(p, &ps->builds) {
 		struct proxy_build *b = list_entry(p, struct proxy_build, link);
 

@@ -34,11 +34,17 @@ static int finalize_tls(struct parser *ps, struct conf_bind *b)
 			crts[i] = under_base(ps, g->crt_base, b->crts[i]);
 			if (!crts[i])
 				return -ENOMEM;
+			r = check_crt_name(ps, &b->pos, crts[i]);
+			if (r)
+				return r;
 		}
 		b->crts = crts;
 	}
 	if (b->default_crt && !(b->default_crt = under_base(ps, g->crt_base, b->default_crt)))
 		return -ENOMEM;
+	r = check_crt_name(ps, &b->pos, b->default_crt);
+	if (r)
+		return r;
 	if (b->tls.max_version && b->tls.min_version > b->tls.max_version)
 		return conf_fail_pos(ps, &b->pos,
 				     "no TLS version is left between 'ssl-min-ver' and "

@@ -80,6 +80,9 @@ static int finalize_tls(struct parser *ps, struct conf_server *s)
 		s->crt = under_base(ps, g->crt_base, s->crt);
 		if (!s->crt)
 			return -ENOMEM;
+		r = check_crt_name(ps, &s->pos, s->crt);
+		if (r)
+			return r;
 	}
 	if (s->tls.verify == CONF_VERIFY_REQUIRED && !s->tls.ca_file)
 		return conf_fail(ps, l, 1,

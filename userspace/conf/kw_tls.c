@@ -299,15 +299,8 @@ static const struct keyword global_rows[] = {
 	  .args = "<time>", .def = "300s", .help = "how long they are kept" },
 };
 static const char *const global_pending[] = {
-	"ssl-default-server-client-sigalgs",
-	"ssl-dh-param-file",
-	"ssl-load-extra-files",
-	"ssl-load-extra-del-ext",
-	"tune.ssl.maxrecord",
-	"tune.ssl.ssl-ctx-cache-size",
-	"tune.ssl.force-private-cache",
-	"tune.ssl.keylog",
-	NULL,
+	"ssl-default-server-client-sigalgs", "tune.ssl.maxrecord", "tune.ssl.ssl-ctx-cache-size",
+	"tune.ssl.force-private-cache",	     "tune.ssl.keylog",	   NULL,
 };
 static const char *const global_refused[] = { "tune.ssl.ocsp-update.*",
 					      "tune.ssl.certificate-compression", NULL };

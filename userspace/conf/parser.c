@@ -22,14 +22,16 @@ static const struct section_name {
 	{ NAME("http-errors"), SEC_HTTP_ERRORS },
 	{ NAME("resolvers"), SEC_RESOLVERS },
 	{ NAME("ring"), SEC_RING },
+	{ NAME("crt-store"), SEC_CRT_STORE },
 	{ NAME("bind"), SEC_BIND },
 	{ NAME("stats socket"), SEC_STATS_SOCKET },
 	{ NAME("server"), SEC_SERVER },
 	{ NAME("default-server"), SEC_DEFAULT_SERVER },
+	{ NAME("load"), SEC_LOAD },
 };
-#define N_SECTIONS 9 /* the first rows; the others are kinds of lines with options */
+#define N_SECTIONS 10 /* the first rows; the others are kinds of lines with options */
 
-static const char *const sections_pending[] = { "peers", "crt-store", NULL };
+static const char *const sections_pending[] = { "peers", NULL };
 static const char *const sections_refused[] = { "log-forward", "log-profile", "program", "cache",
 						"fcgi-app",    "mailers",     "traces",	 "acme",
 						"healthcheck", NULL };
@@ -37,7 +39,7 @@ static const char *const sections_refused[] = { "log-forward", "log-profile", "p
 static const struct keyword_table *const tables_global[] = { &conf_kw_global, &conf_kw_global_tls,
 							     &conf_kw_env,    &conf_kw_xdp,
 							     &conf_kw_vars,   &conf_kw_log,
-							     &conf_kw_h2 };
+							     &conf_kw_h2,     &conf_kw_crt_files };
 static const struct keyword_table *const tables_proxy[] = {
 	&conf_kw_proxy, &conf_kw_balance, &conf_kw_l4,	&conf_kw_nat,	 &conf_kw_check,
 	&conf_kw_rules, &conf_kw_stick,	  &conf_kw_log, &conf_kw_errors, &conf_kw_guard
@@ -46,6 +48,7 @@ static const struct keyword_table *const tables_userlist[] = { &conf_kw_userlist
 static const struct keyword_table *const tables_errors[] = { &conf_kw_errors };
 static const struct keyword_table *const tables_resolvers[] = { &conf_kw_resolvers };
 static const struct keyword_table *const tables_ring[] = { &conf_kw_ring };
+static const struct keyword_table *const tables_crt_store[] = { &conf_kw_crt_store };
 
 const char *section_list(uint16_t sections, char out[96])
 {
@@ -294,6 +297,7 @@ int parser_end_section(struct parser *ps)
 	ps->http_errors = NULL;
 	ps->resolvers = NULL;
 	ps->ring = NULL;
+	ps->crt_store = NULL;
 	ps->section = 0;
 	ps->is_skipping = false;
 	return 0;
@@ -320,6 +324,8 @@ static int open_section(struct parser *ps, struct line *l, const struct section_
 		r = resolvers_open(ps, l);
 	else if (s->bit == SEC_RING)
 		r = ring_open(ps, l);
+	else if (s->bit == SEC_CRT_STORE)
+		r = crt_store_open(ps, l);
 	else
 		r = proxy_open(ps, l, s->bit);
 	return r;
@@ -406,6 +412,10 @@ static int keyword_line(struct parser *ps, struct line *l)
 		tables = tables_ring;
 		n = 1;
 		obj = ps->ring;
+	} else if (ps->section == SEC_CRT_STORE) {
+		tables = tables_crt_store;
+		n = 1;
+		obj = ps->crt_store;
 	}
 	if (l->n > 1 && str_is_eq(l->words[0], STR("no"))) {
 		l->is_negated = true;

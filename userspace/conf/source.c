@@ -234,6 +234,8 @@ static int parser_init(struct parser *ps, const struct conf_source *src)
 	list_init(&c->stick_tables);
 	list_init(&c->resolvers);
 	list_init(&c->rings);
+	list_init(&c->crts);
+	list_init(&ps->crt_stores);
 	global_init(&c->global);
 	c->pat_refs = pat_refs_new(&c->arena);
 	c->frontends = names_new(&c->arena);
@@ -244,12 +246,13 @@ static int parser_init(struct parser *ps, const struct conf_source *src)
 	ps->errors_names = names_new(&ps->arena);
 	ps->resolvers_names = names_new(&ps->arena);
 	ps->ring_names = names_new(&ps->arena);
+	ps->crt_names = names_new(&ps->arena);
 	ps->lexer = (struct lexer){
 		.text_arena = &c->arena, .arena = &ps->arena, .getenv = parser_getenv, .ctx = ps
 	};
 	if (!c->pat_refs || !c->frontends || !c->backends || !ps->defaults_names ||
 	    !ps->userlist_names || !ps->stick_names || !ps->errors_names || !ps->resolvers_names ||
-	    !ps->ring_names)
+	    !ps->ring_names || !ps->crt_names)
 		return -ENOMEM;
 	return 0;
 }

@@ -178,6 +178,8 @@ int ctl_build_snapshot(struct ctl *ctl, struct conf *conf, struct proxy_snapshot
 	snap->conf = conf;
 	rc = cert_store_new(ctl->current ? ctl->current->certs : NULL, &snap->certs, err);
 	if (rc == 0)
+		rc = cert_store_configure(snap->certs, conf, err);
+	if (rc == 0)
 		rc = snapshot_open_binds(ctl, snap, err);
 	if (rc == 0)
 		rc = snapshot_tls(ctl, snap, err);
@@ -304,6 +306,9 @@ int ctl_check_tls(struct conf *conf)
 		fprintf(stderr, "headgated: %s\n", err.text);
 		return rc;
 	}
+	rc = cert_store_configure(certs, conf, &err);
+	if (rc != 0)
+		fprintf(stderr, "headgated: %s\n", err.text);
 	list_for_each(p, &conf->proxies)
 		if (check_proxy_tls(certs, conf, list_entry(p, struct conf_proxy, link)) != 0)
 			rc = -EINVAL;

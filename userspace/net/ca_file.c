@@ -93,7 +93,7 @@ static bool is_empty(const struct ca_file *f, enum tls_file_kind kind)
 	return kind == TLS_CRL ? !f->crls : !f->certs;
 }
 
-static int read_file(struct ca_file *f, const char *path, struct err *err)
+int ca_file_read(struct ca_file *f, const char *path, struct err *err)
 {
 	char *text;
 	size_t len;
@@ -130,7 +130,7 @@ static int read_dir(struct ca_file *f, const char *dir, struct err *err)
 			r = err_set(err, -ENAMETOOLONG, "path of '%s' in '%s' is too long",
 				    l.names[i], dir);
 		else
-			r = read_file(f, path, err);
+			r = ca_file_read(f, path, err);
 	}
 	name_list_free(&l);
 	return r;
@@ -145,7 +145,7 @@ static int load(struct ca_file *f, enum tls_file_kind kind, struct err *err)
 	if (stat(path, &st) < 0)
 		return err_set(err, -errno, "cannot open %s '%s': %s", nouns[kind], path,
 			       strerror(errno));
-	r = S_ISDIR(st.st_mode) ? read_dir(f, path, err) : read_file(f, path, err);
+	r = S_ISDIR(st.st_mode) ? read_dir(f, path, err) : ca_file_read(f, path, err);
 	if (r == 0 && is_empty(f, kind))
 		r = err_set(err, -EINVAL, "no %s in '%s'%s",
 			    kind == TLS_CRL ? "revocation list" : "CA certificate", path,

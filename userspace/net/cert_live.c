@@ -129,6 +129,8 @@ static struct tls_file *copy_cert(const struct tls_file *file)
 		c->x509 = old->x509;
 	if (old->key && EVP_PKEY_up_ref(old->key))
 		c->key = old->key;
+	if (old->issuer && X509_up_ref(old->issuer))
+		c->issuer = old->issuer;
 	c->chain = old->chain ? X509_chain_up_ref(old->chain) : NULL;
 	if ((old->x509 && !c->x509) || (old->key && !c->key) || (old->chain && !c->chain)) {
 		cert_put(c);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One certificate from PEM: leaf, key and chain in any order in one file, or the key in FILE.key beside it.
+ * One certificate from PEM: leaf, key and chain in any order in one file, or the key in a file of its own; and what may
+ * stand beside: its OCSP response, its issuer.
  * Control thread; reads files, blocks. Errors name the file and, where there is one, the line.
  */
 #include <errno.h>
@@ -60,6 +61,20 @@ int net_read_file(const char *path, char **ret_text, size_t *ret_len, struct err
 	return r ? err_set(err, r, "cannot read '%s': %s", path,
 			   r == -EINVAL ? "not a regular file" : strerror(-r))
 		 : 0;
+}
+
+uint64_t file_identity(const char *path)
+{
+	struct stat st;
+	uint64_t v[4];
+
+	if (!path || stat(path, &st) < 0)
+		return 0;
+	v[0] = (uint64_t)st.st_mtim.tv_sec;
+	v[1] = (uint64_t)st.st_mtim.tv_nsec;
+	v[2] = (uint64_t)st.st_size;
+	v[3] = st.st_ino;
+	return str_hash(str_make((const char *)v, sizeof(v)), 1) | 1;
 }
 
 /* --- PEM --- */
@@ -196,14 +211,78 @@ static int read_pem(struct cert *c, const char *path, bool is_key_file, struct e
 	return r;
 }
 
-/* FILE.key, or FILE with its extension replaced. */
-static int read_key_beside(struct cert *c, const char *path, struct err *err)
+/* --- what stands beside it --- */
+
+static int set_path(struct cert *c, enum crt_part part, const char *path)
 {
+	mem_free(c->paths[part]);
+	c->paths[part] = mem_strdup(str_from_cstr(path));
+	c->identity[part] = file_identity(path);
+	return c->paths[part] ? 0 : -ENOMEM;
+}
+
+/* "FILE.ext", or for site.crt "site.ext". False: too long. */
+static bool path_beside(char out[4096], const char *path, bool drops_ext, const char *ext)
+{
+	struct str stem = str_from_cstr(path);
+	int n;
+
+	if (drops_ext && str_is_suffix(stem, STR(".crt")))
+		stem.len -= 4;
+	n = snprintf(out, 4096, STR_FMT ".%s", STR_ARG(stem), ext);
+	return n > 0 && n < 4096;
+}
+
+/* A name that is given has to be there, one that is guessed need not. */
+static int find_part(struct cert *c, const struct cert_recipe *how, enum crt_part part,
+		     struct err *err)
+{
+	static const struct {
+		const char *ext;
+		unsigned extra;
+	} parts[] = {
+		[CRT_OCSP] = { "ocsp", CONF_EXTRA_OCSP },
+		[CRT_ISSUER] = { "issuer", CONF_EXTRA_ISSUER },
+	};
+	char path[4096];
+
+	if (how->paths[part] && access(how->paths[part], R_OK) < 0)
+		return err_set(err, -errno, "cannot open '%s': %s", how->paths[part],
+			       strerror(errno));
+	if (how->paths[part])
+		return set_path(c, part, how->paths[part]);
+	if (!(how->extra & parts[part].extra) ||
+	    !path_beside(path, c->paths[CRT_PEM], how->drops_ext, parts[part].ext))
+		return 0;
+	return set_path(c, part, path);
+}
+
+static int read_issuer(struct cert *c, struct err *err)
+{
+	struct ca_file *f;
+	int r;
+
+	if (c->identity[CRT_ISSUER] == 0)
+		return 0;
+	f = ca_file_new(c->paths[CRT_ISSUER]);
+	r = f ? ca_file_read(f, c->paths[CRT_ISSUER], err) : err_set(err, -ENOMEM, "out of memory");
+	if (r == 0 && !f->certs)
+		r = err_set(err, -EINVAL, "no certificate in '%s'", c->paths[CRT_ISSUER]);
+	if (r == 0 && X509_up_ref(sk_X509_value(f->certs, 0)))
+		c->issuer = sk_X509_value(f->certs, 0);
+	ca_file_free(f);
+	return r;
+}
+
+/* FILE.key, or FILE with its extension replaced. */
+static int read_key_beside(struct cert *c, const struct cert_recipe *how, struct err *err)
+{
+	const char *path = c->paths[CRT_PEM];
 	const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
 	size_t stem = dot && (!slash || dot > slash) ? (size_t)(dot - path) : strlen(path);
-	size_t stems[2] = { strlen(path), stem };
+	size_t stems[2] = { how->drops_ext ? stem : strlen(path), stem };
 
-	for (size_t i = 0; i < ARRAY_SIZE(stems) && !c->key; i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(stems) && !c->key && (how->extra & CONF_EXTRA_KEY); i++) {
 		char full[4096];
 		int n = snprintf(full, sizeof(full), "%.*s.key", (int)stems[i], path), r;
 
@@ -212,14 +291,30 @@ static int read_key_beside(struct cert *c, const char *path, struct err *err)
 		r = read_pem(c, full, true, err);
 		if (r)
 			return r;
-		c->key_path = mem_strdup(str_from_cstr(full));
-		if (!c->key_path)
+		if (set_path(c, CRT_KEY, full))
 			return err_set(err, -ENOMEM, "out of memory");
 	}
 	if (!c->key)
 		return err_set(err, -EINVAL, "no private key in '%s' (nor in '%s.key')", path,
 			       path);
 	return 0;
+}
+
+static int read_key(struct cert *c, const struct cert_recipe *how, struct err *err)
+{
+	const char *path = how->paths[CRT_KEY];
+	int r;
+
+	if (!path)
+		return c->key ? 0 : read_key_beside(c, how, err);
+	EVP_PKEY_free(c->key);
+	c->key = NULL;
+	r = read_pem(c, path, true, err);
+	if (r == 0 && !c->key)
+		r = err_set(err, -EINVAL, "no private key in '%s'", path);
+	if (r == 0 && set_path(c, CRT_KEY, path))
+		r = err_set(err, -ENOMEM, "out of memory");
+	return r;
 }
 
 /* --- what is in it --- */
@@ -301,7 +396,8 @@ int cert_finish(struct cert *c, struct err *err)
 		ERR_clear_error();
 		return err_set(err, -EINVAL,
 			       "'%s': the private key%s%s does not match the certificate", path,
-			       c->key_path ? " of " : "", c->key_path ? c->key_path : "");
+			       c->paths[CRT_KEY] ? " of " : "",
+			       c->paths[CRT_KEY] ? c->paths[CRT_KEY] : "");
 	}
 	r = key_type(c->key);
 	if (r < 0)
@@ -314,20 +410,28 @@ int cert_finish(struct cert *c, struct err *err)
 	return add_names(c) ? err_set(err, -ENOMEM, "out of memory") : 0;
 }
 
-static int cert_fill(struct cert *c, const char *path, struct err *err)
+static int cert_fill(struct cert *c, const struct cert_recipe *how, struct err *why_no_ocsp,
+		     struct err *err)
 {
-	int r = read_pem(c, path, false, err);
+	const char *path = how->paths[CRT_PEM];
+	int r;
 
-	if (r)
-		return r;
-	if (!c->x509)
-		return err_set(err, -EINVAL, "no certificate in '%s'", path);
-	if (!c->key) {
-		r = read_key_beside(c, path, err);
-		if (r)
-			return r;
-	}
-	return cert_finish(c, err);
+	if (set_path(c, CRT_PEM, path))
+		return err_set(err, -ENOMEM, "out of memory");
+	r = read_pem(c, path, false, err);
+	if (r == 0 && !c->x509)
+		r = err_set(err, -EINVAL, "no certificate in '%s'", path);
+	if (r == 0)
+		r = read_key(c, how, err);
+	if (r == 0)
+		r = cert_finish(c, err);
+	for (unsigned part = CRT_OCSP; part < CRT_PARTS && r == 0; part++)
+		r = find_part(c, how, part, err);
+	if (r == 0)
+		r = read_issuer(c, err);
+	if (r == 0 && ocsp_load(c, why_no_ocsp) == 0)
+		why_no_ocsp->text[0] = '\0';
+	return r;
 }
 
 struct cert *cert_new(const char *path)
@@ -344,10 +448,11 @@ struct cert *cert_new(const char *path)
 	return NULL;
 }
 
-int cert_load(const char *path, struct cert **ret_cert, struct err *err)
+int cert_load(const struct cert_recipe *how, struct cert **ret_cert, struct err *why_no_ocsp,
+	      struct err *err)
 {
-	struct cert *c = cert_new(path);
-	int r = c ? cert_fill(c, path, err) : err_set(err, -ENOMEM, "out of memory");
+	struct cert *c = cert_new(how->name);
+	int r = c ? cert_fill(c, how, why_no_ocsp, err) : err_set(err, -ENOMEM, "out of memory");
 
 	if (r) {
 		cert_put(c);

@@ -19,6 +19,7 @@ void cert_put(struct cert *c)
 	if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	X509_free(c->x509);
+	X509_free(c->issuer);
 	EVP_PKEY_free(c->key);
 	sk_X509_pop_free(c->chain, X509_free);
 	for (unsigned i = 0; i < c->n_names; i++)
@@ -26,7 +27,8 @@ void cert_put(struct cert *c)
 	mem_free(c->names);
 	ocsp_free(c->ocsp);
 	mem_free(c->file.path);
-	mem_free(c->key_path);
+	for (unsigned i = 0; i < CRT_PARTS; i++)
+		mem_free(c->paths[i]);
 	mem_free(c);
 }
 
@@ -96,6 +98,7 @@ int cert_store_new(struct cert_store *previous, struct cert_store **ret_store, s
 		return err_set(err, -ENOMEM, "out of memory");
 	list_init(&s->servers);
 	list_init(&s->clients);
+	list_init(&s->issuers);
 	s->warn = warn_by_log;
 	list_init(&s->tickets);
 	r = tickets_begin(s, previous, err);
@@ -125,6 +128,7 @@ void cert_store_free(struct cert_store *s)
 	namemap_free(&s->files[TLS_CRL], drop_ca_file);
 	ca_stores_forget(s);
 	tickets_drop_all(s);
+	cert_files_free(s);
 	mem_free(s);
 }
 
@@ -152,34 +156,24 @@ void cert_store_warn(struct cert_store *s, const char *fmt, ...)
 	s->warn(s->warn_ctx, text);
 }
 
-/* 0 when there is no such file. */
-static uint64_t file_identity(const char *path)
+static uint64_t recipe_digest(const struct cert_recipe *how)
 {
-	struct stat st;
-	uint64_t v[4];
+	uint64_t d = how->extra * 2 + how->drops_ext + 1;
 
-	if (!path || stat(path, &st) < 0)
-		return 0;
-	v[0] = (uint64_t)st.st_mtim.tv_sec;
-	v[1] = (uint64_t)st.st_mtim.tv_nsec;
-	v[2] = (uint64_t)st.st_size;
-	v[3] = st.st_ino;
-	return str_hash(str_make((const char *)v, sizeof(v)), 1) | 1;
+	for (unsigned i = 0; i < CRT_PARTS; i++)
+		d = str_hash(str_from_cstr(how->paths[i] ? how->paths[i] : ""), d);
+	return d;
 }
 
-static uint64_t ocsp_identity(const char *path)
+static bool is_unchanged(const struct cert *c, uint64_t recipe)
 {
-	char ocsp[4096];
-	int n = snprintf(ocsp, sizeof(ocsp), "%s.ocsp", path);
-
-	return n < 0 || (size_t)n >= sizeof(ocsp) ? 0 : file_identity(ocsp);
-}
-
-static bool is_unchanged(const struct cert *c, uint64_t identity)
-{
-	return identity && c->identity[0] == identity &&
-	       c->identity[1] == file_identity(c->key_path) &&
-	       c->identity[2] == ocsp_identity(c->file.path);
+	if (c->recipe != recipe || c->identity[CRT_PEM] == 0)
+		return false;
+	for (unsigned i = 0; i < CRT_PARTS; i++) {
+		if (c->identity[i] != file_identity(c->paths[i]))
+			return false;
+	}
+	return true;
 }
 
 static void warn_about_dates(struct cert_store *s, const struct cert *c)
@@ -227,40 +221,46 @@ void cert_warn_about_chain(struct cert_store *s, struct cert *c)
 		c->file.path, issuer);
 }
 
-int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cert, struct err *err)
+static int get_frozen(const struct cert_store *s, const char *path, struct cert **ret_cert,
+		      struct err *err)
 {
 	struct cert *c = namemap_get(&s->files[TLS_CERT], str_from_cstr(path));
-	uint64_t identity = s->is_frozen ? 0 : file_identity(path);
+
+	if (!c || !c->x509)
+		return err_set(err, -ENOENT, "certificate '%s' is %s", path,
+			       c ? "empty" : "not loaded");
+	c->file.is_used = true;
+	*ret_cert = c;
+	return 0;
+}
+
+int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cert, struct err *err)
+{
+	struct cert_recipe how = cert_store_recipe(s, path);
+	struct cert *c = namemap_get(&s->files[TLS_CERT], str_from_cstr(path));
+	uint64_t recipe = recipe_digest(&how) + s->issuers_digest;
 	struct err why = { "" };
 	void **slot;
 	int r;
 
-	if (s->is_frozen) {
-		if (!c || !c->x509)
-			return err_set(err, -ENOENT, "certificate '%s' is %s", path,
-				       c ? "empty" : "not loaded");
-		c->file.is_used = true;
-		*ret_cert = c;
-		return 0;
-	}
-	if (c && is_unchanged(c, identity)) {
+	if (s->is_frozen)
+		return get_frozen(s, path, ret_cert, err);
+	if (c && is_unchanged(c, recipe)) {
 		if (!c->file.is_used)
 			warn_about_dates(s, c);
 		c->file.is_used = true;
 		*ret_cert = c;
 		return 0;
 	}
-	r = cert_load(path, &c, err);
+	r = cert_load(&how, &c, &why, err);
 	if (r)
 		return r;
-	c->identity[0] = identity;
-	c->identity[1] = file_identity(c->key_path);
-	c->identity[2] = ocsp_identity(path);
-	/* An old answer keeps nobody from starting: the certificate goes without. */
-	if (ocsp_load(c, &why))
+	if (why.text[0])
 		cert_store_warn(s, "certificate '%s' goes without OCSP response: %s", path,
 				why.text);
-	slot = namemap_put(&s->files[TLS_CERT], str_from_cstr(path));
+	c->recipe = recipe;
+	r = cert_complete_chain(s, c);
+	slot = r ? NULL : namemap_put(&s->files[TLS_CERT], str_from_cstr(path));
 	if (!slot) {
 		cert_put(c);
 		return err_set(err, -ENOMEM, "out of memory");
@@ -388,15 +388,18 @@ int cert_store_each(struct cert_store *s, const char *path,
 		    struct err *err)
 {
 	struct use_one u = { s, use, ctx };
+	bool is_bundled = cert_store_recipe(s, path).extra & CONF_EXTRA_BUNDLE;
 	struct stat st;
 	int r;
 
 	if (s->is_frozen)
 		return cert_store_each_frozen(s, path, use, ctx, err);
+	if (path[0] == '@')
+		return use_path(&u, path, err);
 	if (stat(path, &st) < 0) {
 		int e = errno;
 
-		r = e == ENOENT ? use_bundle(&u, path, err) : -ENOENT;
+		r = e == ENOENT && is_bundled ? use_bundle(&u, path, err) : -ENOENT;
 		if (r != -ENOENT)
 			return r;
 		return err_set(err, -e, "cannot open certificate '%s': %s", path, strerror(e));

@@ -283,6 +283,11 @@ void listener_resume(struct listener *l);
 struct cert_store;
 HG_WUR int cert_store_new(struct cert_store *previous, struct cert_store **ret_store,
 			  struct err *err);
+/*
+ * What the configuration says about where certificates are, and all that stand in a crt-store. `conf` lives as long as
+ * the store. The message names the line where there is one.
+ */
+HG_WUR int cert_store_configure(struct cert_store *s, const struct conf *conf, struct err *err);
 void cert_store_free(struct cert_store *s); /* with its tls_servers and tls_clients */
 /* Where warnings (expired certificate) go while it is built; default: log_msg(). */
 void cert_store_on_warning(struct cert_store *s, void (*warn)(void *ctx, const char *text),

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * OCSP stapling (RFC 6066 8, RFC 6960): the answer of the certificate's authority, from FILE.ocsp in DER or from
+ * OCSP stapling (RFC 6066 8, RFC 6960): the answer of the certificate's authority, from a file in DER or from
  * the runtime API, sent to clients that ask for it while it is valid. Headgate does not fetch it by itself.
  */
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ocsp.h>
-#include <stdio.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "net/tls_priv.h"
@@ -30,7 +28,7 @@ static X509 *issuer_of(const struct cert *c)
 		if (X509_check_issued(x, c->x509) == X509_V_OK)
 			return x;
 	}
-	return NULL;
+	return c->issuer;
 }
 
 /* By serial number, and by the issuer's name and key when the chain has it. */
@@ -114,14 +112,13 @@ int ocsp_parse(const struct cert *c, struct str der, struct ocsp_staple **ret, s
 
 int ocsp_load(struct cert *c, struct err *err)
 {
-	char path[4096];
-	struct stat st;
+	const char *path = c->paths[CRT_OCSP];
 	struct ocsp_staple *o;
 	char *text;
 	size_t len;
-	int n = snprintf(path, sizeof(path), "%s.ocsp", c->file.path), r;
+	int r;
 
-	if (n < 0 || (size_t)n >= sizeof(path) || stat(path, &st) < 0)
+	if (!path || c->identity[CRT_OCSP] == 0)
 		return 0;
 	r = net_read_file(path, &text, &len, err);
 	if (r)

@@ -167,7 +167,7 @@ struct ocsp_staple {
 /* -EINVAL: malformed or about another certificate; -ETIME: not valid now; -ENOMEM. */
 HG_WUR int ocsp_parse(const struct cert *c, struct str der, struct ocsp_staple **ret,
 		      struct err *err);
-/* From FILE.ocsp beside the certificate; 0 also when there is none. */
+/* From its file, 0 also when there is none. */
 HG_WUR int ocsp_load(struct cert *c, struct err *err);
 void ocsp_free(struct ocsp_staple *o); /* NULL is ignored */
 int tls_on_status(SSL *ssl, void *arg);
@@ -179,12 +179,25 @@ struct tls_file {
 	bool is_live; /* made by the runtime API: on no disk, and of no directory */
 };
 
+/* The files that one certificate may come from. */
+enum crt_part { CRT_PEM, CRT_KEY, CRT_OCSP, CRT_ISSUER, CRT_PARTS };
+
+/* What is to be read, as the configuration says. */
+struct cert_recipe {
+	const char *name; /* in the store and in messages */
+	const char *paths[CRT_PARTS]; /* NULL: not given */
+	unsigned extra; /* CONF_EXTRA_*: looked for beside */
+	bool drops_ext;
+};
+
 struct cert {
 	struct tls_file file;
 	_Atomic unsigned refs;
-	char *key_path; /* NULL: in the same file */
-	uint64_t identity[3]; /* of file, key file and .ocsp file: mtime, size, inode folded */
+	char *paths[CRT_PARTS]; /* NULL: no such file, or none that is looked for */
+	uint64_t identity[CRT_PARTS]; /* of these files: mtime, size, inode folded; 0: not there */
+	uint64_t recipe; /* of what the configuration said */
 	X509 *x509;
+	X509 *issuer; /* from a file of its own; only to know an OCSP response by */
 	EVP_PKEY *key;
 	STACK_OF(X509) * chain;
 	struct ocsp_staple *ocsp; /* NULL: none */
@@ -195,6 +208,11 @@ struct cert {
 };
 
 struct cert_store {
+	const struct conf *conf; /* NULL: none, in tests */
+	struct namemap loads; /* name → struct conf_crt, a line of a crt-store */
+	struct list issuers; /* issuer_chain: issuers-chain-path */
+	uint64_t issuers_digest;
+	EVP_PKEY *dh; /* ssl-dh-param-file; NULL: none */
 	/* path → struct cert, a reference, or struct ca_file; NULL: deleted */
 	struct namemap files[TLS_FILE_KINDS];
 	struct namemap lists; /* path → text of a crt-list */
@@ -211,6 +229,13 @@ struct cert_store {
 /* A reference that the store keeps. */
 HG_WUR int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cert,
 			  struct err *err);
+/* What makes `path`: a line of a crt-store, or the file of that name. (cert_files.c) */
+struct cert_recipe cert_store_recipe(const struct cert_store *s, const char *path);
+void cert_files_free(struct cert_store *s);
+/* Gives a certificate without intermediates those of issuers-chain-path. */
+HG_WUR int cert_complete_chain(const struct cert_store *s, struct cert *c);
+/* 0 when there is no such file. */
+uint64_t file_identity(const char *path);
 void cert_store_warn(struct cert_store *s, const char *fmt, ...) HG_PRINTF(2, 3);
 /* Shown to clients without the certificate of an issuer that they may not know. */
 void cert_warn_about_chain(struct cert_store *s, struct cert *c);
@@ -257,8 +282,12 @@ HG_WUR int cert_read_pem(struct cert *c, const char *path, struct str text, bool
 			 struct err *err);
 /* Do key and certificate belong together; names and kind of key. */
 HG_WUR int cert_finish(struct cert *c, struct err *err);
-/* Loads certificate, key and chain from files, without any store. */
-HG_WUR int cert_load(const char *path, struct cert **ret_cert, struct err *err);
+/*
+ * Loads certificate, key, chain and what stands beside from files, without any store. An OCSP response that is of no use
+ * keeps nobody from starting: *why_no_ocsp says why.
+ */
+HG_WUR int cert_load(const struct cert_recipe *how, struct cert **ret_cert,
+		     struct err *why_no_ocsp, struct err *err);
 
 /* Names in a directory, sorted, without hidden ones (name_list.c). Zeroed before, freed after, whatever is returned. */
 struct name_list {
@@ -280,6 +309,8 @@ struct ca_file {
 };
 struct ca_file *ca_file_new(const char *path); /* empty; NULL: out of memory */
 void ca_file_free(struct ca_file *f); /* NULL is ignored */
+/* Adds what a file holds. */
+HG_WUR int ca_file_read(struct ca_file *f, const char *path, struct err *err);
 /* Whom to trust. The names of files; NULL: none. */
 struct tls_ca {
 	const char *ca, *crl;

@@ -245,7 +245,10 @@ static int profile_fill(struct tls_profile *p, struct cert_store *s, const struc
 		return err_set(err, -ENOMEM, "out of memory");
 	p->min_version = (uint16_t)SSL_CTX_get_min_proto_version(p->ctx);
 	p->max_version = (uint16_t)SSL_CTX_get_max_proto_version(p->ctx);
-	if (g->dh_param)
+	if (s->dh && (!EVP_PKEY_up_ref(s->dh) || !SSL_CTX_set0_tmp_dh_pkey(p->ctx, s->dh)))
+		return err_set(err, -EINVAL, "parameters of '%s': %s", g->crt_files.dh_params,
+			       tls_reason());
+	if (g->dh_param && !s->dh)
 		SSL_CTX_set_dh_auto(p->ctx, 1);
 	SSL_CTX_set_tlsext_servername_callback(p->ctx, on_server_name);
 	SSL_CTX_set_tlsext_status_cb(p->ctx, tls_on_status);
@@ -422,7 +425,7 @@ static int add_line(void *ctx, const struct crtlist_line *line, struct err *err)
 	char path[4096];
 	int n, r;
 
-	if (base && line->path.p[0] != '/')
+	if (base && line->path.p[0] != '/' && line->path.p[0] != '@')
 		n = snprintf(path, sizeof(path), "%s/" STR_FMT, base, STR_ARG(line->path));
 	else
 		n = snprintf(path, sizeof(path), STR_FMT, STR_ARG(line->path));
