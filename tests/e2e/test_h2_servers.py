@@ -181,29 +181,63 @@ def test_alpn_decides(one, daemon, alpn, speaks):
     assert chosen[-1] == ("http/1.1" if alpn else None)
 
 
-def test_checks_speak_http1(one, daemon):
-    """ALPN of the traffic does not make the checks meet HTTP/2; a server without HTTP/1 is told about at the start."""
+def test_health_checks(one, daemon):
+    """HTTP checks speak what the traffic speaks: by `proto`, by ALPN; or what `check-proto` and `check-alpn` say."""
     make_cert(one.lab.dir / "s.pem", ["s.example"])
     ctx = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     ctx.load_cert_chain(one.lab.dir / "s.pem")
     ctx.set_alpn_protocols(["h2", "http/1.1"])
-    heads = []
+    http1, bodies, status = [], [], ["200"]
 
-    def handle(server, c, n):
+    def health(h, stream, head, body, flush):
+        bodies.append(body)
+        h.send_headers(stream, [(":status", "103"), ("link", "early")])
+        h.send_headers(stream, [(":status", status[0]), ("x-kind", "fine")])
+        h.send_data(stream, b"all is ")
+        h.send_data(stream, b"well", end_stream=True)
+
+    def over_tls(server, c, n):
         with ctx.wrap_socket(c, server_side=True) as t:
             if t.selected_alpn_protocol() == "h2":
-                h2_server(echo)(server, t, n)
-            while head := read_head(t):
-                heads.append(head.split()[0])
+                h2_server(health)(server, t, n)
+            elif head := read_head(t):
+                http1.append(head.split()[0])
                 t.sendall(reply(b"checked"))
 
-    ScriptedServer(one, "127.0.0.1", 9001, handle)
-    d = daemon(one, cfg("ssl verify none alpn h2,http/1.1 check inter 100ms", "option httpchk"))
-    wait_for("checks", lambda: len(heads) >= 3, timeout=10 * SLOW)
-    assert set(heads) == {b"OPTIONS"} and d.stat("web", "s1")["check_status"].strip("* ") == "L7OK"
-    assert curl(one, "http://127.0.0.1:8000/").stdout == "hello"
-    d.write(cfg("proto h2 check", "option httpchk"))
-    assert "health checks speak HTTP/1" in d.cli("reload")
+    clear = ScriptedServer(one, "127.0.0.1", 9001, h2_server(health))
+    tls = ScriptedServer(one, "127.0.0.1", 9002, over_tls)
+    ScriptedServer(one, "127.0.0.1", 9003, lambda server, c, n: c.sendall(b"\0\0\0\4\0\0\0\0\0"))
+    d = daemon(one, cfg("proto h2 check inter 100ms", """
+    option httpchk
+    http-check send meth POST uri /up ver HTTP/1.1 hdr Host check.example hdr X-Some thing body question
+    http-check expect fhdr name "x-kind" value "fine"
+    http-check expect string "is well" """) + """
+listen over
+    bind 127.0.0.1:8001
+    option httpchk GET /tls
+    server a 127.0.0.1:9002 ssl verify none alpn h2,http/1.1 check inter 100ms
+    server b 127.0.0.1:9002 ssl verify none alpn h2,http/1.1 check-alpn http/1.1 check inter 100ms
+    server c 127.0.0.1:9003 proto h2 check-proto h1 check inter 100ms
+    server d 127.0.0.1:9001 check-proto h2 check inter 100ms
+""")
+
+    def result(px, srv, want, code):
+        def seen():
+            st = d.stat(px, srv)
+            return st["check_status"].strip("* ") == want and st["check_code"] == code
+        wait_for(f"{want} of {px}/{srv}", seen, timeout=10 * SLOW)
+
+    result("web", "s1", "L7OK", "200")
+    head = clear.received[0][1]
+    assert (head[":method"], head[":path"], head[":authority"], head[":scheme"]) == ("POST", "/up", "check.example", "http")
+    assert head["x-some"] == "thing" and "connection" not in head and b"question" in bodies
+    for srv in "abd":
+        result("over", srv, "L7OK", "200")
+    wait_for("the server that speaks no HTTP/1 to be down", lambda: d.stat("over", "c")["status"] == "DOWN", timeout=10 * SLOW)
+    assert set(http1) == {b"GET"} and {h[":scheme"] for _, h in tls.received} == {"https"}
+    status[0] = "503"
+    result("over", "a", "L7STS", "503")
+    assert d.stat("over", "b")["status"] == "UP"
 
 
 def test_grpc(one, daemon):

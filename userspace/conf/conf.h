@@ -299,6 +299,7 @@ struct conf_server {
 	bool check_ssl, check_send_proxy;
 	bool needs_tls; /* `ssl`, `check-ssl`, or a script with `connect ssl`: settings of TLS are complete */
 	char *check_sni;
+	uint8_t check_proto; /* SERVER_PROTO_*; AUTO: the server's */
 	struct str check_alpn; /* length-prefixed names; empty: the server's */
 	enum { INIT_STATE_UP, INIT_STATE_FULLY_UP, INIT_STATE_DOWN, INIT_STATE_FULLY_DOWN } init_state; /* with checks */
 	char *cookie;

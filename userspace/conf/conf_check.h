@@ -62,6 +62,7 @@ struct conf_check_step { /* one line of a check script, in order */
 	uint16_t port; /* connect: 0 = the server's check port */
 	struct addr addr; /* connect: family 0 = the server's */
 	bool ssl, send_proxy, linger;
+	uint8_t proto; /* connect: SERVER_PROTO_*; AUTO: the check's */
 	char *sni, *comment;
 	struct str alpn; /* length-prefixed names; empty: the server's */
 };

@@ -469,6 +469,7 @@ struct conf_check_step *check_new_step(struct parser *ps, void *obj, const struc
 HG_WUR int http_check_order(struct parser *ps, struct line *l, struct proxy_build *b,
 			    enum http_check_last now);
 int arg_binary(struct parser *ps, struct line *l, struct str *ret); /* hexadecimal digits */
+HG_WUR int arg_server_proto(struct parser *ps, struct line *l, uint8_t *ret); /* kw_server.c: SERVER_PROTO_* */
 HG_WUR int arg_alpn(struct parser *ps, struct line *l, struct str *ret); /* kw_tls.c: length-prefixed names */
 HG_WUR int parse_check_kind(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
 HG_WUR int parse_min_rate(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);

@@ -141,19 +141,6 @@ static int finalize_port(struct parser *ps, struct conf_server *s)
 	return 0;
 }
 
-/* Checks speak HTTP/1, on whatever port they go to. */
-static int check_h2(struct parser *ps, struct conf_server *s)
-{
-	if (s->proto != SERVER_PROTO_H2 || !s->has_check || s->proxy->check.type != CHECK_HTTP ||
-	    s->check_port || s->has_check_addr)
-		return 0;
-	return conf_warn(
-		ps, build_of(s)->line, 0,
-		"health checks speak HTTP/1: server '%.64s' with 'proto h2' has to understand "
-		"it, too, or needs a 'port' that does",
-		s->name);
-}
-
 static bool script_wants_tls(const struct conf_server *s)
 {
 	struct list *p;
@@ -170,8 +157,6 @@ static int finalize_server(struct parser *ps, struct conf_server *s)
 
 	if (r == 0)
 		r = finalize_port(ps, s);
-	if (r == 0)
-		r = check_h2(ps, s);
 	if (r == 0 && s->has_agent && !s->agent_port)
 		r = conf_fail(ps, build_of(s)->line, 1,
 			      "server '%.64s' has 'agent-check': add 'agent-port <port>'", s->name);

@@ -244,15 +244,6 @@ int arg_binary(struct parser *ps, struct line *l, struct str *ret)
 
 /* --- tcp-check --------------------------------------------------------------------------------- */
 
-/* A check speaks HTTP/1 only; over TCP it is the script that speaks. */
-static int parse_connect_proto(struct parser *ps, struct line *l)
-{
-	static const struct keyword_value values[] = { VALUE("h1", 1), VALUES_END };
-	uint8_t v;
-
-	return arg_value(ps, l, values, &v);
-}
-
 static int parse_connect_port(struct parser *ps, struct line *l, void *obj,
 			      struct conf_check_step *s)
 {
@@ -298,7 +289,7 @@ static int parse_connect_option(struct parser *ps, struct line *l, void *obj,
 	if (line_accept(l, "alpn"))
 		return arg_alpn(ps, l, &s->alpn);
 	if (line_accept(l, "proto"))
-		return parse_connect_proto(ps, l);
+		return arg_server_proto(ps, l, &s->proto);
 	if (line_accept(l, "comment"))
 		return arg_string(ps, l, "a text", &s->comment);
 	return conf_fail(ps, l, l->at,

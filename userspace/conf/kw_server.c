@@ -91,12 +91,18 @@ static int parse_send_proxy(struct parser *ps, struct line *l, void *obj, const 
 	return 0;
 }
 
-static int parse_proto(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+int arg_server_proto(struct parser *ps, struct line *l, uint8_t *ret)
 {
 	static const struct keyword_value values[] = { VALUE("h1", SERVER_PROTO_H1),
 						       VALUE("h2", SERVER_PROTO_H2), VALUES_END };
+
+	return arg_value(ps, l, values, ret);
+}
+
+static int parse_proto(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
 	uint8_t v;
-	int r = arg_value(ps, l, values, &v);
+	int r = arg_server_proto(ps, l, &v);
 
 	if (r)
 		return r;
@@ -109,13 +115,9 @@ static int parse_check_alpn(struct parser *ps, struct line *l, void *obj, const 
 	return arg_alpn(ps, l, &((struct conf_server *)obj)->check_alpn);
 }
 
-/* Checks speak HTTP/1 in any case. */
 static int parse_check_proto(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
-	static const struct keyword_value values[] = { VALUE("h1", SERVER_PROTO_H1), VALUES_END };
-	uint8_t v;
-
-	return arg_value(ps, l, values, &v);
+	return arg_server_proto(ps, l, &((struct conf_server *)obj)->check_proto);
 }
 
 static int parse_init_state(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
@@ -240,7 +242,8 @@ static const struct keyword rows[] = {
 	{ NAME("check-alpn"), SEC_SRV, ARG_FUNC, .parse = parse_check_alpn, .grade = '2',
 	  .args = "<protocols>", .help = "what health checks offer in the handshake" },
 	{ NAME("check-proto"), SEC_SRV, ARG_FUNC, .parse = parse_check_proto, .grade = '2',
-	  .args = "h1", .help = "what health checks speak" },
+	  .args = "h1|h2",
+	  .help = "what HTTP health checks speak, without negotiation; else as `proto` says" },
 	{ NAME("init-state"), SEC_SRV, ARG_FUNC, .parse = parse_init_state, .grade = '2',
 	  .args = "up|fully-up|down|fully-down", .def = "up",
 	  .help = "what a checked server is until its first checks, and after maintenance" },

@@ -114,7 +114,7 @@ static int alpn_list(struct parser *ps, struct line *l, bool leaves_out_h2, stru
 
 int arg_alpn(struct parser *ps, struct line *l, struct str *ret)
 {
-	return alpn_list(ps, l, true, ret);
+	return alpn_list(ps, l, !CONF_HAS_H2, ret);
 }
 
 static int parse_alpn(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)

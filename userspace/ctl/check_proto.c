@@ -24,6 +24,7 @@ static void run_close(struct check_run *r)
 {
 	bool linger = (r->connect && r->connect->linger) || r->prog->kind == CHECK_KIND_PRESET;
 
+	check_h2_close(r);
 	/* A bare connect is ended by RST: thousands of them a minute would fill the table of TIME_WAIT. */
 	if (r->conn)
 		conn_close(r->conn, r->prog->kind != CHECK_KIND_HTTP && !linger);
@@ -174,8 +175,9 @@ static int run_dial(struct check_run *r, const struct check_step *s)
 		return -EDESTADDRREQ;
 	if (t->is_tls || (s->conf && s->conf->ssl))
 		o.tls = t->tls;
-	/* Checks speak HTTP/1: a server must not choose what the traffic speaks. */
-	if (o.tls && t->has_h2 && !o.alpn.len)
+	/* Scripts bring their own bytes: a server must not choose what only the traffic speaks. */
+	if (o.tls && t->has_h2 && !o.alpn.len &&
+	    (r->prog->kind != CHECK_KIND_HTTP || t->proto == SERVER_PROTO_H1))
 		o.alpn = STR("\x08http/1.1");
 	/* The connection is ours, not a client's: LOCAL, or UNKNOWN in version 1. */
 	if (version)
@@ -196,11 +198,23 @@ static int run_dial(struct check_run *r, const struct check_step *s)
 	return 0;
 }
 
+/* By the handshake; without one by what is written in the script, for checks, for the server. */
+static bool speaks_h2(const struct check_run *r, const struct check_step *s)
+{
+	struct str alpn = conn_alpn(r->conn);
+	unsigned proto = s->conf && s->conf->proto ? s->conf->proto : r->target.proto;
+
+	if (r->prog->kind != CHECK_KIND_HTTP)
+		return false;
+	return alpn.len ? str_is_eq(alpn, STR("h2")) : proto == SERVER_PROTO_H2;
+}
+
 static enum step_result step_connect(struct check_run *r, const struct check_step *s)
 {
 	int rc = 0;
 
 	if (!r->is_dialled) {
+		check_h2_close(r);
 		if (r->conn)
 			conn_close(r->conn, false);
 		r->conn = NULL;
@@ -214,6 +228,7 @@ static enum step_result step_connect(struct check_run *r, const struct check_ste
 	if (rc)
 		return run_fail_conn(r, rc);
 	r->is_dialled = false;
+	r->is_h2 = speaks_h2(r, s);
 	r->on_connected(r);
 	return STEP_DONE;
 }
@@ -236,6 +251,21 @@ static unsigned send_parts(const struct check_run *r, struct str parts[5])
 	return n;
 }
 
+static enum step_result send_h2(struct check_run *r, const struct str *parts, unsigned n)
+{
+	int rc = check_h2_send(r, parts, n);
+
+	if (rc == -EAGAIN)
+		return STEP_WAIT;
+	if (rc == -EINVAL)
+		return run_fail(r, CHECK_STATUS_SOCKERR, "this request cannot be sent over HTTP/2");
+	if (rc)
+		return run_fail_conn(r, rc);
+	r->sent = 0;
+	run_forget(r);
+	return STEP_DONE;
+}
+
 static enum step_result step_send(struct check_run *r, const struct check_step *s)
 {
 	struct str parts[5];
@@ -251,6 +281,8 @@ static enum step_result step_send(struct check_run *r, const struct check_step *
 							: "out of memory");
 	}
 	n = send_parts(r, parts);
+	if (r->is_h2)
+		return send_h2(r, parts, n);
 	for (;;) {
 		struct iovec iov[ARRAY_SIZE(parts)];
 		size_t skip = r->sent;
@@ -299,7 +331,7 @@ static int run_receive(struct check_run *r)
 static enum step_result step_expect(struct check_run *r, const struct check_step *s)
 {
 	struct check_result res = { .code = 0 };
-	int rc = run_receive(r);
+	int rc = r->h2 ? check_h2_receive(r) : run_receive(r);
 
 	/* A reset after the answer is how some servers close: what came is judged first. */
 	if (rc && !r->in_len)
@@ -358,7 +390,8 @@ int check_run_start(struct check_run *r)
 	r->step = 0;
 	r->sent = 0;
 	r->connect = NULL;
-	r->is_dialled = r->is_eof = false;
+	r->h2 = NULL;
+	r->is_dialled = r->is_eof = r->is_h2 = false;
 	r->passed = (struct check_result){ .status = CHECK_STATUS_UNKNOWN };
 	r->send = r->tail = STR_NULL;
 	arena_init(&r->arena, 4096);

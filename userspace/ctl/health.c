@@ -164,6 +164,7 @@ static bool fill_target(const struct watch *w, struct check_target *t)
 	/* TLS and PROXY headers are the traffic's; another port need not speak them (check-ssl says so). */
 	t->is_tls = t->tls && (cs->check_ssl || (cs->is_ssl && !is_elsewhere));
 	t->has_h2 = cs->tls.alpn_len && memmem(cs->tls.alpn, cs->tls.alpn_len, "\2h2", 3);
+	t->proto = cs->check_proto ? cs->check_proto : is_elsewhere ? 0 : (uint8_t)cs->proto;
 	t->sni = cs->check_sni;
 	t->alpn = cs->check_alpn;
 	t->conf = cs;

@@ -100,7 +100,8 @@ struct check_target {
 	const char *sni;
 	struct str alpn; /* empty: as `tls` says */
 	bool is_tls; /* also where the script does not say `ssl` */
-	bool has_h2; /* the traffic's ALPN offers HTTP/2, which checks do not speak */
+	bool has_h2; /* the traffic's ALPN offers HTTP/2 */
+	uint8_t proto; /* SERVER_PROTO_*: what is spoken without negotiation */
 	struct str send; /* for a SEND step without bytes of its own */
 	bool is_404_stopping; /* http-check disable-on-404 applies */
 	uint8_t proxy_version; /* of the PROXY header, 0: none unless the script says so */
@@ -125,6 +126,8 @@ struct check_run {
 	struct subject subject; /* what expressions see; variables live here */
 	size_t sent; /* of the SEND step */
 	struct str send, tail; /* what it sends */
+	struct check_h2 *h2; /* HTTP/2 is spoken; NULL: not, or not yet */
+	bool is_h2; /* HTTP checks: what the connection speaks */
 	bool is_dialled; /* the CONNECT step has its socket */
 	bool is_eof, is_head_read, is_body_complete;
 	uint32_t in_len; /* bytes in `in` */
@@ -163,6 +166,13 @@ HG_WUR int check_set_var(struct check_run *r, const struct conf_check_step *s);
 HG_WUR int check_prepare_send(struct check_run *r,
 			      const struct check_step *s); /* -EINVAL: a format gave no target */
 bool check_has_field(struct check_run *r, const struct check_step *s);
+
+/* check_h2.c: HTTP checks over HTTP/2. */
+/* A request as HTTP/1 would send it, in parts; r->sent is 0 before the first call. 0, -EAGAIN, -errno. */
+HG_WUR int check_h2_send(struct check_run *r, const struct str *parts, unsigned n);
+/* What came, as HTTP/1 would have brought it, in r->in; r->is_eof at its end. 0, -errno. */
+HG_WUR int check_h2_receive(struct check_run *r);
+void check_h2_close(struct check_run *r); /* before the connection is; nothing when HTTP/2 was not spoken */
 
 /* check_expect.c: looks at what was received. */
 enum check_verdict check_expect(struct check_run *r, const struct check_step *s,
