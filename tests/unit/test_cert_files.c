@@ -179,6 +179,35 @@ static void test_issuers(void **state)
 	free(root);
 }
 
+/* Intermediates that come again are one object; a decoder that has failed decodes the next key, of whatever kind. */
+static void test_many(void **state)
+{
+	struct made rsa = make_cert(KEY_RSA, "r.test", "DNS:r.test", &ca, 30);
+	char *one = path_of("one.pem"), *two = path_of("two.pem"), *bad = path_of("bad.pem");
+	struct cert *c1, *c2;
+
+	write_pem(one, a.x, a.key, ca.x);
+	write_pem(two, rsa.x, rsa.key, ca.x);
+	write_text(bad, "-----BEGIN PRIVATE KEY-----\nMAAA\n-----END PRIVATE KEY-----\n");
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(load_with(CONF_EXTRA_ALL, false, one, &c1), 0);
+		assert_int_equal(load_with(CONF_EXTRA_ALL, false, bad, &c2), -EINVAL);
+		assert_int_equal(load_with(CONF_EXTRA_ALL, false, two, &c2), 0);
+		assert_true(EVP_PKEY_is_a(c1->key, "EC") && EVP_PKEY_is_a(c2->key, "RSA"));
+		assert_ptr_equal(sk_X509_value(c1->chain, 0), sk_X509_value(c2->chain, 0));
+		assert_ptr_not_equal(c1->x509, c2->x509);
+		cert_put(c1);
+		cert_put(c2);
+	}
+	unlink(one);
+	unlink(two);
+	unlink(bad);
+	made_free(&rsa);
+	free(one);
+	free(two);
+	free(bad);
+}
+
 static void test_dh(void **state)
 {
 	char *path = path_of("dh.pem");
@@ -213,9 +242,8 @@ static void test_dh(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_load_lines),
-		cmocka_unit_test(test_extra_files),
-		cmocka_unit_test(test_issuers),
+		cmocka_unit_test(test_load_lines), cmocka_unit_test(test_extra_files),
+		cmocka_unit_test(test_issuers),	   cmocka_unit_test(test_many),
 		cmocka_unit_test(test_dh),
 	};
 

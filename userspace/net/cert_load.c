@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/decoder.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
@@ -137,9 +138,46 @@ bool pem_is_cert(const struct pem_block *b)
 
 /* --- one certificate --- */
 
+/*
+ * The last intermediates that were read. Thousands of certificates come with the same few: they share one object, which
+ * saves 160 µs and some KiB for each.
+ */
+#define RECENT 8
+
+static struct recent {
+	char *der;
+	size_t len;
+	X509 *x;
+} recent[RECENT];
+
+/* A reference, or NULL. */
+static X509 *read_intermediate(const unsigned char *der, long len)
+{
+	static unsigned next;
+	struct recent *r;
+	X509 *x;
+
+	for (unsigned i = 0; i < RECENT; i++) {
+		r = &recent[i];
+		if (r->len == (size_t)len && memcmp(r->der, der, r->len) == 0)
+			return X509_up_ref(r->x) ? r->x : NULL;
+	}
+	r = &recent[next++ % RECENT];
+	X509_free(r->x);
+	mem_free(r->der);
+	*r = (struct recent){ .len = 0 };
+	r->der = mem_strdup(str_make((const char *)der, (size_t)len));
+	x = d2i_X509(NULL, &der, len);
+	if (x && r->der && X509_up_ref(x)) {
+		r->x = x;
+		r->len = (size_t)len;
+	}
+	return x;
+}
+
 static int add_x509(struct cert *c, const unsigned char *der, long len)
 {
-	X509 *x = d2i_X509(NULL, &der, len);
+	X509 *x = c->x509 ? read_intermediate(der, len) : d2i_X509(NULL, &der, len);
 
 	if (!x)
 		return -EINVAL;
@@ -156,12 +194,31 @@ static int add_x509(struct cert *c, const unsigned char *der, long len)
 	return 0;
 }
 
+/*
+ * OpenSSL 3 decodes with a context that d2i_AutoPrivateKey() puts together out of all decoders there are, and throws
+ * away: 600 µs where the decoding takes 35. Ours is kept. NULL: not decoded by it.
+ */
+static EVP_PKEY *decode_key(const unsigned char *der, long len)
+{
+	static OSSL_DECODER_CTX *decoder;
+	static EVP_PKEY *key;
+	size_t left = (size_t)len;
+
+	if (!decoder)
+		decoder = OSSL_DECODER_CTX_new_for_pkey(&key, "DER", NULL, NULL, EVP_PKEY_KEYPAIR,
+							NULL, NULL);
+	key = NULL;
+	return decoder && OSSL_DECODER_from_data(decoder, &der, &left) && left == 0 ? key : NULL;
+}
+
 static int add_key(struct cert *c, const unsigned char *der, long len)
 {
 	/* Like HAProxy: the first key of a file counts. */
 	if (c->key)
 		return 0;
-	c->key = d2i_AutoPrivateKey(NULL, &der, len);
+	c->key = decode_key(der, len);
+	if (!c->key) /* it tells why */
+		c->key = d2i_AutoPrivateKey(NULL, &der, len);
 	return c->key ? 0 : -EINVAL;
 }
 

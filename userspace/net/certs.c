@@ -185,7 +185,7 @@ static void warn_about_dates(struct cert_store *s, const struct cert *c)
 }
 
 /* Roots that come with the system: clients are taken to know them, too. Control thread. */
-static bool is_issuer_known(const struct cert *c)
+static bool find_issuer(const struct cert *c)
 {
 	static X509_STORE *system;
 	X509_STORE_CTX *x = X509_STORE_CTX_new();
@@ -202,6 +202,23 @@ static bool is_issuer_known(const struct cert *c)
 	X509_free(issuer);
 	X509_STORE_CTX_free(x);
 	ERR_clear_error();
+	return is_known;
+}
+
+/* Many certificates have the same issuer: the one asked for last is remembered. */
+static bool is_issuer_known(const struct cert *c)
+{
+	static X509 *last;
+	static bool is_known;
+	const ASN1_OCTET_STRING *id = X509_get0_authority_key_id(c->x509), *last_id;
+
+	last_id = last ? X509_get0_authority_key_id(last) : NULL;
+	if (last && X509_NAME_cmp(X509_get_issuer_name(last), X509_get_issuer_name(c->x509)) == 0 &&
+	    (id && last_id ? ASN1_OCTET_STRING_cmp(id, last_id) == 0 : id == last_id))
+		return is_known;
+	X509_free(last);
+	last = X509_up_ref(c->x509) ? c->x509 : NULL;
+	is_known = find_issuer(c);
 	return is_known;
 }
 
