@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What the end-to-end tests share: networks, the daemon as a process, small servers and clients."""
 
+import contextlib
 import os
 import re
 import signal
@@ -291,6 +292,23 @@ def read_response(s, head_only=False):
     else:
         body += recv_all(s)
     return status, headers, body
+
+
+@contextlib.contextmanager
+def bounded_memory(d, kib):
+    """What happens inside costs the daemon at most so much at any moment: the kernel keeps the peak. A sanitizer's memory
+    says nothing."""
+    proc = Path(f"/proc/{d.proc.pid}")
+
+    def field(name):
+        return int((proc / "status").read_text().split(name + ":")[1].split()[0])
+
+    with contextlib.suppress(OSError):
+        (proc / "clear_refs").write_text("5")  # the peak begins anew (proc(5)); where that is not allowed the bound is laxer
+    before = field("VmRSS")
+    yield
+    grown = field("VmHWM") - before
+    assert SLOW > 1 or grown <= kib, f"grew by {grown} KiB, more than {kib}"
 
 
 class ScriptedServer:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import (SLOW, ScriptedServer, connect, keepalive_server, make_cert, read_head, read_response, reply, start_nginx,
+from conftest import (SLOW, ScriptedServer, bounded_memory, connect, keepalive_server, make_cert, read_head, read_response, reply, start_nginx,
                       wait_for)
 
 h2_connection = pytest.importorskip("h2.connection")
@@ -365,18 +365,19 @@ def test_interim_responses(one, daemon):
 def test_slow_client_does_not_stop_others(one, daemon):
     start_nginx(one, ["127.0.0.1:9001 http2"], name="up")
     # Longer than curl waits: whoever is held up by the others is found out.
-    daemon(one, cfg().replace("client 10s", "client 60s").replace("server 10s", "server 60s"))
+    d = daemon(one, cfg().replace("client 10s", "client 60s").replace("server 10s", "server 60s"))
     (one.lab.dir / "files" / "big").write_bytes(bytes(8_000_000))
     assert len(curl(one, "http://127.0.0.1:8000/file/big").stdout) == 8_000_000
     stuck = []
-    for _ in range(40):
-        c = connect(one, "127.0.0.1", 8000)
-        c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        c.sendall(b"GET /file/big HTTP/1.1\r\nHost: a\r\n\r\n")
-        stuck.append(c)
-    for c in stuck:
-        c.recv(1, socket.MSG_PEEK)
-    assert len(curl(one, "http://127.0.0.1:8000/file/big").stdout) == 8_000_000
+    with bounded_memory(d, 40 * 256):  # KiB: windows and buffers; the answers are 320 MB
+        for _ in range(40):
+            c = connect(one, "127.0.0.1", 8000)
+            c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            c.sendall(b"GET /file/big HTTP/1.1\r\nHost: a\r\n\r\n")
+            stuck.append(c)
+        for c in stuck:
+            c.recv(1, socket.MSG_PEEK)
+        assert len(curl(one, "http://127.0.0.1:8000/file/big").stdout) == 8_000_000
     for c in stuck:
         c.close()
 
@@ -429,12 +430,13 @@ def test_bad_answers_hurt_only_themselves(one, daemon, how):
     ScriptedServer(one, "127.0.0.1", 9001, h2_server(
         lambda h, s, head, body, flush: (bad if head[":path"] == "/bad" else echo)(h, s, head, body, flush)))
     d = daemon(one, cfg())
-    for _ in range(3):
-        assert curl(one, "http://127.0.0.1:8000/").stdout == "hello"
-        done = one.run(["curl", "-s", "-m", "10", "-o", "/dev/null", "-w", "%{http_code}", "http://127.0.0.1:8000/bad"], check=False)
-        assert done.stdout in codes
-        if how == "cut" and done.stdout == "200":
-            assert done.returncode != 0
+    with bounded_memory(d, 4096):
+        for _ in range(3):
+            assert curl(one, "http://127.0.0.1:8000/").stdout == "hello"
+            done = one.run(["curl", "-s", "-m", "10", "-o", "/dev/null", "-w", "%{http_code}", "http://127.0.0.1:8000/bad"], check=False)
+            assert done.stdout in codes
+            if how == "cut" and done.stdout == "200":
+                assert done.returncode != 0
     assert d.stat("web", "s1")["scur"] == "0"
 
 
