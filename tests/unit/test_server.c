@@ -657,6 +657,7 @@ static void test_many_servers(void **state)
 	f.s.px.n_servers = MANY;
 	for (unsigned i = 0; i < MANY; i++) {
 		snprintf(names[i], sizeof(names[i]), "server%u", i);
+		cs[i].proxy = &f.s.px;
 		cs[i].name = names[i];
 		cs[i].id = i + 1;
 		cs[i].pos_in_backend = i;

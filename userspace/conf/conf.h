@@ -193,6 +193,12 @@ struct conf_balance_params {
 	struct expr *hash_expr; /* of hash and rdp-cookie */
 };
 
+struct conf_persist_rule { /* force-persist, ignore-persist: the first whose condition holds */
+	struct list link;
+	bool is_force;
+	struct cond *cond;
+	char *text;
+};
 struct conf_cookie {
 	char *name; /* NULL: none */
 	bool insert, prefix, rewrite, indirect, nocache, postonly, preserve, httponly, secure, dynamic;
@@ -481,6 +487,10 @@ struct conf_proxy {
 	unsigned n_servers;
 	struct conf_balance_params balance;
 	struct conf_cookie cookie;
+	struct list persist_rules; /* conf_persist_rule */
+	char *dynamic_cookie_key, *name_header; /* NULL: none */
+	uint32_t max_ka_queue;
+	bool has_max_ka_queue, keeps_no_srv_conns; /* max-session-srv-conns 0 */
 	struct conf_check check;
 	struct list use_servers;
 	struct list stick_rules; /* conf_stick_rule */

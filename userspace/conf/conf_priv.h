@@ -191,7 +191,8 @@ extern const struct keyword_table conf_kw_proxy, conf_kw_timeout, conf_kw_rate_l
 extern const struct keyword_table conf_kw_l4, conf_kw_nat, conf_kw_balance, conf_kw_check, conf_kw_rules, conf_kw_log;
 extern const struct keyword_table conf_kw_bind, conf_kw_server, conf_kw_tls, conf_kw_tls_bind;
 extern const struct keyword_table conf_kw_userlist, conf_kw_stick, conf_kw_errors, conf_kw_compression,
-	conf_kw_resolvers, conf_kw_server_resolve, conf_kw_ring, conf_kw_crt_store, conf_kw_crt_load, conf_kw_crt_files;
+	conf_kw_resolvers, conf_kw_server_resolve, conf_kw_ring, conf_kw_crt_store, conf_kw_crt_load, conf_kw_crt_files,
+	conf_kw_persist;
 
 /* Tables that are searched together, each with the object its rows write to. */
 struct scope {
@@ -508,6 +509,7 @@ void dump_resolve(FILE *f, const struct conf_resolve *r); /* what a server line 
 void dump_resolvers(FILE *f, const struct conf *c);
 HG_WUR int finalize_resolvers(struct parser *ps);
 HG_WUR int finalize_server_name(struct parser *ps, struct conf_server *s, struct line *l);
+HG_WUR int finalize_persist(struct parser *ps, struct proxy_build *b); /* kw_persist.c */
 /* kw_ring.c */
 HG_WUR int ring_open(struct parser *ps, struct line *l);
 HG_WUR int parse_log_ring(struct parser *ps, struct line *l, struct log_target *t); /* takes "ring@<name>" */

@@ -72,6 +72,7 @@ static void build(void)
 		&conf_kw_resolvers, &conf_kw_server_resolve,
 		&conf_kw_ring,	    &conf_kw_crt_store,
 		&conf_kw_crt_load,  &conf_kw_crt_files,
+		&conf_kw_persist,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)

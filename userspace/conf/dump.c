@@ -448,6 +448,10 @@ static void dump_rules(FILE *f, const struct conf_proxy *px)
 
 		fprintf(f, "  use_backend %s%s\n", u->text, u->cond ? " conditionally" : "");
 	}
+	if (px->name_header)
+		fprintf(f, "  http-send-name-header %s\n", px->name_header);
+	list_for_each(p, &px->persist_rules)
+		fprintf(f, "  %s\n", list_entry(p, struct conf_persist_rule, link)->text);
 	list_for_each(p, &px->use_servers) {
 		const struct conf_use_server *u = list_entry(p, struct conf_use_server, link);
 
@@ -536,6 +540,9 @@ static void dump_proxy(FILE *f, const struct conf_proxy *px)
 			px->cookie.rewrite ? " rewrite" : "",
 			px->cookie.indirect ? " indirect" : "",
 			px->cookie.nocache ? " nocache" : "");
+	if (px->cookie.name && px->cookie.dynamic)
+		fputs("  cookie dynamic\n", f);
+	dump_table(f, "  ", &conf_kw_persist, SEC_LISTEN, px);
 	if (px->stats.is_enabled)
 		fprintf(f, "  stats uri %s\n", px->stats.uri);
 	list_for_each(p, &px->stats.scopes)

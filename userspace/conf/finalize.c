@@ -278,9 +278,9 @@ static void set_fullconn(struct parser *ps)
 static int finalize_proxy(struct parser *ps, struct proxy_build *b)
 {
 	static int (*const steps[])(struct parser *ps, struct proxy_build *b) = {
-		join_logs,	  resolve_backends, resolve_use_servers, finalize_moved,
-		finalize_servers, finalize_binds,   finalize_l4,	 drop_http_parts,
-		finalize_formats, check_timeouts,
+		join_logs,	 resolve_backends, resolve_use_servers, finalize_persist,
+		finalize_moved,	 finalize_servers, finalize_binds,	finalize_l4,
+		drop_http_parts, finalize_formats, check_timeouts,
 	};
 	int r = 0;
 

@@ -53,6 +53,7 @@ static int parse_cookie(struct parser *ps, struct line *l, void *obj, const stru
 		COOKIE_FLAG(insert),   COOKIE_FLAG(prefix),   COOKIE_FLAG(rewrite),
 		COOKIE_FLAG(indirect), COOKIE_FLAG(nocache),  COOKIE_FLAG(postonly),
 		COOKIE_FLAG(preserve), COOKIE_FLAG(httponly), COOKIE_FLAG(secure),
+		COOKIE_FLAG(dynamic),
 	};
 	int r;
 
@@ -85,16 +86,15 @@ static int parse_cookie(struct parser *ps, struct line *l, void *obj, const stru
 						  .p;
 			if (r == 0 && !c->attr)
 				r = -ENOMEM;
-		} else if (str_is_eq(line_peek(l), STR("dynamic")))
-			r = conf_fail(ps, l, l->at, "'dynamic' is not supported by this version");
-		else
-			r = conf_fail(ps, l, l->at,
-				      "'cookie' expects insert, prefix, rewrite, indirect, "
-				      "nocache, postonly, "
-				      "preserve, httponly, secure, domain, maxidle, maxlife or "
-				      "attr instead "
-				      "of '" STR_FMT "'",
-				      STR_ARG(str_sub(line_peek(l), 0, 64)));
+		} else
+			r = conf_fail(
+				ps, l, l->at,
+				"'cookie' expects insert, prefix, rewrite, indirect, "
+				"nocache, postonly, "
+				"preserve, httponly, secure, dynamic, domain, maxidle, maxlife or "
+				"attr instead "
+				"of '" STR_FMT "'",
+				STR_ARG(str_sub(line_peek(l), 0, 64)));
 	}
 	if (r == 0 && c->insert + c->prefix + c->rewrite > 1)
 		r = conf_fail(ps, l, 0, "'insert', 'prefix' and 'rewrite' exclude each other");
@@ -333,17 +333,7 @@ static const struct keyword rows[] = {
 };
 static const char *const noop[] = { "bind-process", NULL };
 static const char *const pending[] = {
-	"dynamic-cookie-key",
-	"ignore-persist",
-	"force-persist",
-	"max-keep-alive-queue",
-	"max-session-srv-conns",
-	"http-send-name-header",
-	"guid",
-	"hash-preserve-affinity",
-	"monitor-net",
-	"bwlim",
-	NULL,
+	"guid", "hash-preserve-affinity", "monitor-net", "bwlim", NULL,
 };
 static const char *const refused[] = {
 	"filter",

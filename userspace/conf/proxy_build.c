@@ -34,6 +34,7 @@ static void lists_init(struct conf_proxy *px)
 	list_init(&px->stats.scopes);
 	list_init(&px->servers);
 	list_init(&px->use_servers);
+	list_init(&px->persist_rules);
 	list_init(&px->stick_rules);
 	list_init(&px->check.steps);
 	for (int i = 0; i < RULES_COUNT; i++)

@@ -290,6 +290,9 @@ static void fill_server(struct ctl *ctl, const struct conf_proxy *px, const stru
 	if (s->addr.sa.sa_family && addr_format(&s->addr, text, sizeof(text)))
 		set_fmt(r, STAT_ADDR, "%s", text);
 	set_str(r, STAT_COOKIE, cs->cookie);
+	if (atomic_load(&s->dynamic_cookie))
+		set_fmt(r, STAT_COOKIE, "%016llx",
+			(unsigned long long)atomic_load(&s->dynamic_cookie));
 	set_u32(r, STAT_SRV_ICUR, c.idle_conns > 0 ? (uint64_t)c.idle_conns : 0);
 	set_limit(r, STAT_SRC_ILIM, cs->pool_max_conn == UINT32_MAX ? 0 : cs->pool_max_conn);
 	set_u32(r, STAT_IDLE_CONN_CUR, 0);

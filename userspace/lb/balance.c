@@ -413,7 +413,8 @@ enum lb_result lb_pick(struct lb_backend *be, const struct lb_request *rq, struc
 	enum lb_result rc;
 
 	*ret_srv = NULL;
-	if (rq->force && rq->force != rq->avoid && server_is_usable(rq->force)) {
+	if (rq->force && rq->force != rq->avoid &&
+	    (server_is_usable(rq->force) || rq->may_be_down)) {
 		rc = pick_forced(&p, ret_srv);
 		if (rc != LB_NONE)
 			return rc;

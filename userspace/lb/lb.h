@@ -230,6 +230,7 @@ struct server {
 	_Atomic uint32_t uweight, iweight; /* user's and initial, 0..256 */
 	_Atomic uint32_t maxconn; /* effective; 0: none; change with server_set_maxconn() */
 	_Atomic uint32_t minconn, maxqueue; /* newest configuration */
+	_Atomic uint64_t dynamic_cookie; /* `cookie … dynamic`; 0: none */
 	_Atomic bool is_elected; /* is in the published table: may serve the backend's queue */
 	_Atomic bool is_removed; /* not in the newest configuration: no new idle connections */
 	struct addr addr; /* changed only by server_set_addr(); workers read it with server_get_addr() */
@@ -401,6 +402,7 @@ struct lb_request {
 	bool has_hash;
 	struct server *avoid; /* redispatch: not this one, if there is another */
 	struct server *force; /* cookie, use-server, stick: this one if usable */
+	bool may_be_down; /* option persist, force-persist: `force` in any case */
 };
 
 enum lb_result {

@@ -6,6 +6,9 @@
 #include <errno.h>
 #include <time.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "lb/lb_priv.h"
 
 /* --- memory -------------------------------------------------------------------------------------- */
@@ -60,6 +63,36 @@ static void server_init_workers(struct server *s, unsigned n_workers)
 	}
 }
 
+/*
+ * `cookie … dynamic`: key, address and port (32 bits, network order) hashed, so that several balancers make the
+ * same of it; HAProxy ones, too.
+ */
+static uint64_t dynamic_cookie(const struct conf_proxy *px, const struct addr *a)
+{
+	uint32_t port = htonl(addr_port(a));
+	XXH64_state_t h;
+
+	if (!px->cookie.dynamic || !px->dynamic_cookie_key)
+		return 0;
+	XXH64_reset(&h, 0);
+	XXH64_update(&h, px->dynamic_cookie_key, strlen(px->dynamic_cookie_key));
+	if (a->sa.sa_family == AF_INET)
+		XXH64_update(&h, &a->in.sin_addr, sizeof(a->in.sin_addr));
+	else if (a->sa.sa_family == AF_INET6)
+		XXH64_update(&h, &a->in6.sin6_addr, sizeof(a->in6.sin6_addr));
+	else
+		return 0;
+	XXH64_update(&h, &port, sizeof(port));
+	return XXH64_digest(&h);
+}
+
+static void server_make_cookie(struct server *s)
+{
+	if (s->conf)
+		atomic_store(&s->dynamic_cookie,
+			     s->conf->cookie ? 0 : dynamic_cookie(s->conf->proxy, &s->addr));
+}
+
 void server_store_addr(struct server *s, const struct addr *a)
 {
 	uint32_t words[ARRAY_SIZE(s->addr_words)];
@@ -69,6 +102,7 @@ void server_store_addr(struct server *s, const struct addr *a)
 	s->addr = *a;
 	for (unsigned i = 0; i < ARRAY_SIZE(words); i++)
 		atomic_store(&s->addr_words[i], words[i]);
+	server_make_cookie(s);
 }
 
 static struct addr conf_addr(const struct conf_server *cs)
@@ -224,6 +258,7 @@ void server_apply_conf(struct server *s, const struct conf_server *cs)
 	server_apply_disabled(s, now.is_disabled);
 	server_apply_check(s, cs, is_first);
 	server_apply_addr(s, cs, &now.addr, is_first);
+	server_make_cookie(s);
 	s->applied = now;
 }
 

@@ -8,6 +8,46 @@
 
 #include "proxy/worker_priv.h"
 
+void persist_rules_run(struct stream *st)
+{
+	struct list *pos;
+
+	list_for_each(pos, &st->be->persist_rules) {
+		const struct conf_persist_rule *r = list_entry(pos, struct conf_persist_rule, link);
+
+		if (cond_eval(r->cond, stream_subject(st)) <= 0)
+			continue;
+		st->flags |= r->is_force ? STREAM_FORCE_PERSIST : STREAM_IGNORE_PERSIST;
+		return;
+	}
+}
+
+#define DYNAMIC_LEN 16 /* hexadecimal digits */
+
+static struct server *server_by_dynamic(const struct stream *st, struct str value)
+{
+	struct list *pos;
+	uint64_t v = 0;
+
+	if (value.len != DYNAMIC_LEN)
+		return NULL;
+	for (size_t i = 0; i < DYNAMIC_LEN; i++) {
+		const char *d = value.p[i] ? strchr("0123456789abcdef", value.p[i]) : NULL;
+
+		if (!d)
+			return NULL;
+		v = v << 4 | (uint64_t)((d[0] <= '9' ? d[0] - '0' : d[0] - 'a' + 10));
+	}
+	list_for_each(pos, &st->be->servers) {
+		struct server *s = lb_server_of(st->be_rt,
+						list_entry(pos, struct conf_server, link));
+
+		if (v && s && atomic_load_explicit(&s->dynamic_cookie, memory_order_relaxed) == v)
+			return s;
+	}
+	return NULL;
+}
+
 static struct conf_server *server_by_cookie(const struct conf_proxy *px, struct str value)
 {
 	struct list *pos;
@@ -157,13 +197,15 @@ static void cookie_found(struct stream *st, struct str id)
 	const struct conf_server *cs = server_by_cookie(st->be, id);
 	struct server *s = cs ? lb_server_of(st->be_rt, cs) : NULL;
 
+	if (!s && st->be->cookie.dynamic)
+		s = server_by_dynamic(st, id);
 	if (!s) {
 		st->term[2] = 'I';
 		return;
 	}
 	if (!server_is_usable(s)) {
 		st->term[2] = 'D';
-		if (!(st->be->options & CONF_OPT(PERSIST)))
+		if (!stream_may_use_down(st))
 			return;
 	} else {
 		st->term[2] = 'V';
@@ -283,11 +325,23 @@ static int cookie_forbid_caching(struct stream *st)
 	return http_msg_add(&st->rsp, STR("cache-control"), STR("private"));
 }
 
+/* What stands for the stream's server in the cookie; p NULL: nothing does. */
+static struct str server_id(struct stream *st)
+{
+	uint64_t v;
+
+	if (st->srv_conf && st->srv_conf->cookie)
+		return str_from_cstr(st->srv_conf->cookie);
+	if (!st->srv_conf || !st->be->cookie.dynamic)
+		return STR_NULL;
+	v = atomic_load_explicit(&st->srv->dynamic_cookie, memory_order_relaxed);
+	return v ? arena_printf(&st->arena, "%016llx", (unsigned long long)v) : STR_NULL;
+}
+
 int cookie_edit_response(struct stream *st)
 {
 	const struct conf_cookie *c = &st->be->cookie;
-	struct str id = st->srv_conf && st->srv_conf->cookie ? str_from_cstr(st->srv_conf->cookie)
-							     : STR_NULL;
+	struct str id = server_id(st);
 	bool found;
 	int r;
 
@@ -298,7 +352,7 @@ int cookie_edit_response(struct stream *st)
 		return r;
 	if (found)
 		st->term[3] = c->insert ? (c->preserve ? 'P' : 'D') : 'R';
-	if (!c->insert || (found && c->preserve))
+	if (!c->insert || (found && c->preserve) || st->flags & STREAM_IGNORE_PERSIST)
 		return 0;
 	/* The client has it already and is where it says. */
 	if (st->flags & STREAM_COOKIE_SEEN && str_is_eq(st->srv_cookie, id) && !cookie_is_stale(st))

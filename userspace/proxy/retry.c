@@ -326,6 +326,9 @@ static bool should_redispatch(const struct stream *st)
 	uint32_t done = be->retries - st->retries_left; /* this one included */
 	int64_t every = be->redispatch_interval;
 
+	if (st->flags & STREAM_FORCE_PERSIST && st->force)
+		return false;
+
 	switch ((enum conf_balance)be->balance.algo) {
 	case BALANCE_ROUNDROBIN:
 	case BALANCE_STATIC_RR:
@@ -345,6 +348,12 @@ static bool should_redispatch(const struct stream *st)
 	if (every < 0)
 		every += (int64_t)be->retries + 1;
 	return every > 0 ? done % (uint64_t)every == 0 : st->retries_left == 0;
+}
+
+/* Down meanwhile, and not asked for in spite of that. */
+static bool is_lost(const struct stream *st)
+{
+	return !server_is_usable(st->srv) && !(st->force && stream_may_use_down(st));
 }
 
 static enum step redispatch(struct stream *st)
@@ -380,7 +389,7 @@ enum step stream_retry_connect(struct stream *st)
 		return stream_fail(st, timed_out ? 's' : 'S', 503);
 	}
 	count_retry(st);
-	if (should_redispatch(st) || !server_is_usable(st->srv))
+	if (should_redispatch(st) || is_lost(st))
 		return redispatch(st);
 	if (timed_out)
 		return stream_go(st, PHASE_CONNECT);
@@ -454,7 +463,7 @@ enum step stream_retry(struct stream *st)
 	count_retry(st);
 	unsend(st);
 	st->flags &= ~(uint32_t)STREAM_RSP_PARSED;
-	if (should_redispatch(st) || !server_is_usable(st->srv))
+	if (should_redispatch(st) || is_lost(st))
 		return redispatch(st);
 	return stream_go(st, PHASE_CONNECT);
 }

@@ -174,6 +174,8 @@ enum stream_flags {
 	STREAM_NO_L7_RETRY = 1 << 25, /* http-request disable-l7-retry */
 	STREAM_BE_INSPECTS = 1 << 26, /* the backend's content rules have begun */
 	STREAM_LOG_SENT = 1 << 27, /* option logasap */
+	STREAM_FORCE_PERSIST = 1 << 28, /* the server that is asked for, up or not */
+	STREAM_IGNORE_PERSIST = 1 << 29, /* no cookie is looked at */
 	STREAM_SERVICE = 1 << 30, /* control answers: no server, and the log says so */
 };
 
@@ -426,6 +428,12 @@ void compress_end(struct stream *st);
 void compress_worker_end(struct worker *w); /* frees what the worker keeps */
 
 /* cookie.c */
+void persist_rules_run(struct stream *st); /* force-persist, ignore-persist */
+/* Persistence goes to a server that is down, too. */
+static inline bool stream_may_use_down(const struct stream *st)
+{
+	return st->flags & STREAM_FORCE_PERSIST || st->be->options & CONF_OPT(PERSIST);
+}
 void cookie_read_request(struct stream *st); /* finds the server asked for; edits the request */
 HG_WUR int cookie_edit_response(struct stream *st);
 

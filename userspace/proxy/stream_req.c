@@ -305,6 +305,8 @@ enum step phase_route(struct stream *st)
 		st->timeout_server_ns = st->be->timeout.server;
 	if (!st->timeout_tunnel_ns)
 		st->timeout_tunnel_ns = st->be->timeout.tunnel;
+	if (unlikely(!list_is_empty(&st->be->persist_rules)))
+		persist_rules_run(st);
 	if (st->flags & STREAM_IS_TCP)
 		return stream_go(st, PHASE_BE_CONTENT);
 	ctr_add(&st->be_ctr->requests, 1);
@@ -352,7 +354,7 @@ enum step phase_be_rules(struct stream *st)
 		if (s != STEP_GO || st->phase != PHASE_BE_RULES)
 			return s;
 	}
-	if (st->be->cookie.name)
+	if (st->be->cookie.name && !(st->flags & STREAM_IGNORE_PERSIST))
 		cookie_read_request(st);
 	if (unlikely(stream_compresses(st)))
 		compress_request(st);

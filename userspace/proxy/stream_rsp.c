@@ -55,6 +55,13 @@ static enum step pump_request(struct stream *st)
 	}
 }
 
+/* http-send-name-header: the server of this attempt, and no other. */
+static int put_name_header(struct stream *st)
+{
+	return http_msg_set(&st->req, str_from_cstr(st->be->name_header),
+			    str_from_cstr(st->srv_conf->name));
+}
+
 enum step phase_send(struct stream *st)
 {
 	uint64_t opts = st->be->options | st->fe->options;
@@ -71,6 +78,8 @@ enum step phase_send(struct stream *st)
 		conn = H1_CONN_KEEP_ALIVE;
 	if (unlikely(stream_compresses(st)))
 		compress_outgoing(st);
+	if (unlikely(st->be->name_header != NULL) && st->srv_conf && put_name_header(st))
+		return stream_fail(st, 'R', 500);
 	if (back->ops->write_head(back, &st->req, conn))
 		return stream_fail(st, 'R', 500);
 	c->uses++;

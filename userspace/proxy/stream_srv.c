@@ -144,7 +144,7 @@ static void stream_take_server(struct stream *st, struct server *srv)
 		ctr_add(&st->srv_ctr->requests, 1);
 }
 
-/* The server of the connection's last request, where the algorithm is free to take it and it has room. */
+/* The server of the connection's last request, where the algorithm is free to take it. */
 static struct server *pick_last(const struct stream *st)
 {
 	const struct client *cl = client_session(st->cl);
@@ -164,8 +164,14 @@ static struct server *pick_last(const struct stream *st)
 	}
 	if (!s || s == st->avoid || s->be != st->be_rt || !server_is_usable(s))
 		return NULL;
+	/* max-keep-alive-queue: how long a queue this is worth; none said, any. */
 	max = atomic_load_explicit(&s->maxconn, memory_order_relaxed);
-	return max && atomic_load_explicit(&s->cur, memory_order_relaxed) >= max ? NULL : s;
+	if (!st->be->has_max_ka_queue || !max ||
+	    atomic_load_explicit(&s->cur, memory_order_relaxed) < max)
+		return s;
+	return atomic_load_explicit(&s->n_waiting, memory_order_relaxed) < st->be->max_ka_queue
+		       ? s
+		       : NULL;
 }
 
 static enum step pick_queue(struct stream *st, struct server *srv)
@@ -190,6 +196,7 @@ enum step phase_pick(struct stream *st)
 		.src = st->src.sa.sa_family ? &st->src : &st->front.conn->peer,
 		.avoid = st->avoid,
 		.force = st->force,
+		.may_be_down = stream_may_use_down(st),
 	};
 	struct server *srv = NULL;
 	uint64_t now = loop_now(st->w->loop);
@@ -338,7 +345,8 @@ void stream_keep_server_conn(struct stream *st)
 		h2_link_leave(st, st->rsp_flow.is_done);
 		return;
 	}
-	if (!stream_may_keep_server_conn(st)) {
+	if (!stream_may_keep_server_conn(st) ||
+	    (st->be->http_reuse == REUSE_NEVER && st->fe->keeps_no_srv_conns)) {
 		stream_drop_server_conn(st, false);
 		return;
 	}

@@ -94,7 +94,7 @@ static struct server *find_server(struct stream *st, struct stick_table *t, stru
 	}
 	stick_close(&ref, NULL, now_ms(st));
 	srv = cs ? lb_server_of(st->be_rt, cs) : NULL;
-	if (!srv || server_is_usable(srv) || st->be->options & CONF_OPT(PERSIST))
+	if (!srv || server_is_usable(srv) || stream_may_use_down(st))
 		return srv;
 	return NULL;
 }
