@@ -427,7 +427,11 @@ static void test_shortage(void **state)
 
 static void test_options(void **state)
 {
-	struct conf_proxy px = { .options = CONF_OPT(CLITCPKA), .backlog = 7 };
+	struct conf conf = { .global = { .rcvbuf_client = 65536, .sndbuf_client = 32768 } };
+	struct conf_proxy px = { .conf = &conf,
+				 .options = CONF_OPT(CLITCPKA),
+				 .ka_client = { 3, 77, 9 },
+				 .backlog = 7 };
 	struct conf_bind bind = bind_line(free_port());
 	struct listen_socket *ls;
 	struct err err;
@@ -435,8 +439,16 @@ static void test_options(void **state)
 	bind.proxy = &px;
 	bind.defer_accept = true;
 	bind.tfo = true;
+	bind.mss = 1000;
 	assert_int_equal(listen_open(&bind, 1, NULL, &ls, &err), 0);
 	assert_int_equal(option_of(ls->fds[0], SOL_SOCKET, SO_KEEPALIVE), 1);
+	assert_int_equal(option_of(ls->fds[0], SOL_TCP, TCP_KEEPCNT), 3);
+	assert_int_equal(option_of(ls->fds[0], SOL_TCP, TCP_KEEPIDLE), 77);
+	assert_int_equal(option_of(ls->fds[0], SOL_TCP, TCP_KEEPINTVL), 9);
+	assert_int_equal(option_of(ls->fds[0], SOL_TCP, TCP_MAXSEG), 1000);
+	/* The kernel doubles what is asked for (socket(7)). */
+	assert_int_equal(option_of(ls->fds[0], SOL_SOCKET, SO_RCVBUF), 2 * 65536);
+	assert_int_equal(option_of(ls->fds[0], SOL_SOCKET, SO_SNDBUF), 2 * 32768);
 	assert_true(option_of(ls->fds[0], SOL_TCP, TCP_DEFER_ACCEPT) > 0);
 	assert_true(option_of(ls->fds[0], SOL_TCP, TCP_FASTOPEN) > 0);
 	listen_close(ls);

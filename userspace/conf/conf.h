@@ -79,6 +79,11 @@ struct conf_h2 {
 	uint32_t glitches, total; /* 0: no limit */
 };
 
+struct conf_unix_bind { /* unix-bind */
+	char *prefix; /* NULL: none */
+	int mode, uid, gid; /* -1: not said */
+};
+
 struct conf_global {
 	struct conf_h2 h2, h2_fe, h2_be; /* both sides; towards clients, servers: conf_h2_of() */
 	bool h2_no_websockets; /* clients are not told of RFC 8441 */
@@ -97,6 +102,10 @@ struct conf_global {
 	uint64_t stats_timeout;
 	char *ca_base, *crt_base;
 	struct conf_crt_files crt_files;
+	struct conf_unix_bind unix_bind;
+	uint32_t rcvbuf_client, rcvbuf_server, sndbuf_client, sndbuf_server; /* bytes; 0: the kernel's choice */
+	struct str *case_names; /* h1-case-adjust: names of fields as they are to be written */
+	unsigned n_case_names;
 	struct conf_tls bind_tls, server_tls; /* ssl-default-bind-*, ssl-default-server-* */
 	uint32_t dh_param, ssl_cachesize;
 	uint64_t ssl_lifetime;
@@ -161,7 +170,9 @@ enum conf_caps { /* what a section is */
 	X(SPLICE_AUTO, "splice-auto") X(SPLICE_REQUEST, "splice-request")                \
 	X(SPLICE_RESPONSE, "splice-response") X(FORWARDED, "forwarded") \
 	X(DROP_REQUEST_TRAILERS, "http-drop-request-trailers")                           \
-	X(DROP_RESPONSE_TRAILERS, "http-drop-response-trailers")
+	X(DROP_RESPONSE_TRAILERS, "http-drop-response-trailers")                         \
+	X(CASE_ADJUST_CLIENT, "h1-case-adjust-bogus-client")                             \
+	X(CASE_ADJUST_SERVER, "h1-case-adjust-bogus-server")
 
 enum conf_option_bit {
 #define X(name, text) CONF_OPT_BIT_##name,
@@ -272,6 +283,7 @@ struct conf_bind {
 	char **crts; /* files or directories, absolute or as crt-base makes them */
 	unsigned n_crts;
 	char *crt_list, *default_crt, *ticket_keys;
+	uint16_t mss; /* 0: as the path allows */
 	bool accept_proxy, transparent, v4v6, v6only, defer_accept, tfo;
 	char *interface;
 	uint32_t maxconn, backlog;
@@ -435,6 +447,10 @@ struct conf_compression {
 enum conf_compress_direction { COMPRESS_RESPONSE = 1, COMPRESS_REQUEST, COMPRESS_BOTH };
 
 #define CONF_ERROR_CODES 18
+#define CONF_MAX_RETRIES 100
+struct conf_keepalive { /* TCP keep-alive; 0: as the system says */
+	uint32_t count, idle_s, interval_s;
+};
 struct conf_proxy {
 	struct list link;
 	struct conf *conf;
@@ -446,6 +462,7 @@ struct conf_proxy {
 	bool is_disabled;
 	uint64_t options, options_no; /* CONF_OPT(); set, and explicitly negated */
 	struct conf_timeouts timeout;
+	struct conf_keepalive ka_client, ka_server;
 	struct conf_min_rate min_rate[2]; /* by enum conf_min_rate_of */
 	uint32_t maxconn, fullconn, backlog, rate_limit_sessions;
 	uint32_t retries; /* 3 */

@@ -192,7 +192,7 @@ extern const struct keyword_table conf_kw_l4, conf_kw_nat, conf_kw_balance, conf
 extern const struct keyword_table conf_kw_bind, conf_kw_server, conf_kw_tls, conf_kw_tls_bind;
 extern const struct keyword_table conf_kw_userlist, conf_kw_stick, conf_kw_errors, conf_kw_compression,
 	conf_kw_resolvers, conf_kw_server_resolve, conf_kw_ring, conf_kw_crt_store, conf_kw_crt_load, conf_kw_crt_files,
-	conf_kw_persist;
+	conf_kw_persist, conf_kw_socket, conf_kw_socket_global, conf_kw_case;
 
 /* Tables that are searched together, each with the object its rows write to. */
 struct scope {
@@ -509,6 +509,9 @@ void dump_resolve(FILE *f, const struct conf_resolve *r); /* what a server line 
 void dump_resolvers(FILE *f, const struct conf *c);
 HG_WUR int finalize_resolvers(struct parser *ps);
 HG_WUR int finalize_server_name(struct parser *ps, struct conf_server *s, struct line *l);
+keyword_parse_fn parse_unix_bind; /* kw_bind.c */
+HG_WUR int finalize_unix_bind(struct parser *ps, struct conf_bind *b); /* kw_socket.c */
+void dump_sockets(FILE *f, const struct conf_proxy *px);
 HG_WUR int finalize_persist(struct parser *ps, struct proxy_build *b); /* kw_persist.c */
 /* kw_ring.c */
 HG_WUR int ring_open(struct parser *ps, struct line *l);
@@ -526,7 +529,7 @@ struct action_ctx {
 /* kw_action_stream.c: what follows the name; 0 or an error that was reported */
 typedef int action_fn(struct parser *ps, struct line *l, struct action_ctx *c);
 extern action_fn action_log_level, action_timeout, action_wait_for_body, action_pause,
-	action_expect_proxy, action_use_service, action_mark, action_nice;
+	action_expect_proxy, action_use_service, action_mark, action_nice, action_retries;
 /* track-sc<number> <expression> [table <name>] */
 HG_WUR int parse_track_sc(struct parser *ps, struct proxy_build *b, struct line *l, unsigned place,
 			  struct str number, struct conf_rule *rule);

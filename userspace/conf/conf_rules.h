@@ -29,7 +29,7 @@ enum conf_ruleset {
 	X(XDP_DROP, "xdp-drop") X(XDP_RESET, "xdp-reset") X(WAIT_FOR_BODY, "wait-for-body") X(DISABLE_L7_RETRY, "disable-l7-retry") \
 	X(SET_MARK, "set-mark") X(SET_TOS, "set-tos") \
 	X(PAUSE, "pause") X(SET_PRIORITY_CLASS, "set-priority-class") X(SET_PRIORITY_OFFSET, "set-priority-offset") \
-	X(EDIT_PATTERN, "add-acl") \
+	X(EDIT_PATTERN, "add-acl") X(SET_RETRIES, "set-retries") \
 	X(CLOSE, "close")
 
 enum conf_action_kind {

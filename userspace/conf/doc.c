@@ -48,7 +48,9 @@ static void add_table(const struct keyword_table *t, const char *prefix, unsigne
 						.args = kw->args,
 						.default_value = kw->def,
 						.help = kw->help,
-						.grade = kw->flags & KW_PENDING ? '2' : kw->grade };
+						.grade = kw->flags & KW_PENDING ? '2'
+							 : kw->grade == '2'	? '1'
+										: kw->grade };
 		n_docs++;
 	}
 	add_names(t->noop, prefix, bits, 'n', "accepted, without effect");
@@ -59,20 +61,36 @@ static void add_table(const struct keyword_table *t, const char *prefix, unsigne
 static void build(void)
 {
 	static const struct keyword_table *const tables[] = {
-		&conf_kw_global,    &conf_kw_global_tls,
-		&conf_kw_env,	    &conf_kw_xdp,
-		&conf_kw_vars,	    &conf_kw_log,
-		&conf_kw_proxy,	    &conf_kw_balance,
-		&conf_kw_check,	    &conf_kw_rules,
-		&conf_kw_bind,	    &conf_kw_server,
-		&conf_kw_tls,	    &conf_kw_userlist,
-		&conf_kw_stick,	    &conf_kw_guard,
-		&conf_kw_errors,    &conf_kw_h2,
-		&conf_kw_l4,	    &conf_kw_nat,
-		&conf_kw_resolvers, &conf_kw_server_resolve,
-		&conf_kw_ring,	    &conf_kw_crt_store,
-		&conf_kw_crt_load,  &conf_kw_crt_files,
+		&conf_kw_global,
+		&conf_kw_global_tls,
+		&conf_kw_env,
+		&conf_kw_xdp,
+		&conf_kw_vars,
+		&conf_kw_log,
+		&conf_kw_proxy,
+		&conf_kw_balance,
+		&conf_kw_check,
+		&conf_kw_rules,
+		&conf_kw_bind,
+		&conf_kw_server,
+		&conf_kw_tls,
+		&conf_kw_userlist,
+		&conf_kw_stick,
+		&conf_kw_guard,
+		&conf_kw_errors,
+		&conf_kw_h2,
+		&conf_kw_l4,
+		&conf_kw_nat,
+		&conf_kw_resolvers,
+		&conf_kw_server_resolve,
+		&conf_kw_ring,
+		&conf_kw_crt_store,
+		&conf_kw_crt_load,
+		&conf_kw_crt_files,
 		&conf_kw_persist,
+		&conf_kw_socket,
+		&conf_kw_socket_global,
+		&conf_kw_case,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)

@@ -218,6 +218,9 @@ static void dump_global(FILE *f, const struct conf_global *g)
 		fprintf(f, "  ssl-load-extra-files %u of %u\n",
 			CONF_EXTRA_ALL & ~g->crt_files.not_extra, CONF_EXTRA_ALL);
 	dump_table(f, "  ", &conf_kw_h2, SEC_GLOBAL, g);
+	dump_table(f, "  ", &conf_kw_socket_global, SEC_GLOBAL, g);
+	for (unsigned i = 0; i < g->n_case_names; i++)
+		fprintf(f, "  h1-case-adjust " STR_FMT "\n", STR_ARG(g->case_names[i]));
 	dump_h2(f, g);
 	if (g->is_master_worker)
 		fputs("  master-worker\n", f);
@@ -543,6 +546,7 @@ static void dump_proxy(FILE *f, const struct conf_proxy *px)
 	if (px->cookie.name && px->cookie.dynamic)
 		fputs("  cookie dynamic\n", f);
 	dump_table(f, "  ", &conf_kw_persist, SEC_LISTEN, px);
+	dump_sockets(f, px);
 	if (px->stats.is_enabled)
 		fprintf(f, "  stats uri %s\n", px->stats.uri);
 	list_for_each(p, &px->stats.scopes)

@@ -93,6 +93,8 @@ int finalize_binds(struct parser *ps, struct proxy_build *b)
 			r = assign_id(ps, taken, &n->id, &next);
 		if (r != -ENOMEM)
 			r = finalize_bind(ps, n);
+		if (r == 0)
+			r = finalize_unix_bind(ps, n);
 	}
 	if (r == 0 && list_is_empty(&b->px.binds) && b->section == SEC_FRONTEND)
 		r = conf_warn(ps, b->line, 0,

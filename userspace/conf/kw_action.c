@@ -356,6 +356,8 @@ static const struct action actions[] = {
 		       "below 0)"),
 	ACTION("disable-l7-retry", DISABLE_L7_RETRY, REQ, parse_none, .grade = '2',
 	       .help = "this request is sent once, whatever retry-on says"),
+	ACTION("set-retries", SET_RETRIES, BIT(TCP_CONTENT) | REQ, action_retries, .grade = '2',
+	       .args = "<number>|<expression>", .help = "instead of what 'retries' says"),
 	ACTION("use-service", USE_SERVICE, REQ, action_use_service, .grade = '1',
 	       .args = "prometheus-exporter", .help = "answers with the metrics"),
 	ACTION("track-sc", TRACK_SC, TCP_REQ | REQ | RSP, parse_track, .grade = '1',
@@ -389,8 +391,9 @@ static const struct action actions[] = {
 };
 
 static const char *const pending[] = {
-	"use-service", "set-bc-mark", "set-bc-tos",  "wait-for-handshake", "set-bandwidth-limit",
-	"set-retries", "do-resolve*", "strict-mode", "early-hint",	   NULL,
+	"use-service",	      "set-bc-mark",	     "set-bc-tos",
+	"wait-for-handshake", "set-bandwidth-limit", "do-resolve*",
+	"strict-mode",	      "early-hint",	     NULL,
 };
 static const char *const refused[] = {
 	"normalize-uri",   "cache-use",	      "cache-store",	 "send-spoe-group",
@@ -522,6 +525,6 @@ const struct conf_keyword_doc *action_doc(unsigned i, struct conf_keyword_doc *d
 					  .sections = sections,
 					  .args = a->args,
 					  .help = a->help,
-					  .grade = a->grade };
+					  .grade = a->is_pending ? '2' : '1' };
 	return doc;
 }

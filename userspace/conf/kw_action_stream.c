@@ -108,6 +108,20 @@ int action_mark(struct parser *ps, struct line *l, struct action_ctx *c)
 	return 0;
 }
 
+/* set-retries <number>|<expression>, within the bounds of `retries` */
+int action_retries(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	struct str w = line_peek(l);
+	uint64_t v;
+	int r;
+
+	if (!w.len || w.p[0] < '0' || w.p[0] > '9')
+		return compile_expr(ps, c->b, l, c->place, &c->rule->expr);
+	r = arg_u64(ps, l, 0, CONF_MAX_RETRIES, &v);
+	c->rule->number = (uint32_t)v;
+	return r;
+}
+
 /* Streams of a worker take turns: there is nothing to be nice with. */
 int action_nice(struct parser *ps, struct line *l, struct action_ctx *c)
 {

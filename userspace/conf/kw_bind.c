@@ -39,57 +39,77 @@ static const struct keyword_value levels[] = { VALUE("user", CONF_LEVEL_USER),
 					       VALUE("operator", CONF_LEVEL_OPERATOR),
 					       VALUE("admin", CONF_LEVEL_ADMIN), VALUES_END };
 
-#define SOCKET_FILE_ROWS(sec, type)                       \
-	{ NAME("mode"),                                   \
-	  sec,                                            \
-	  ARG_FUNC,                                       \
-	  .offset = offsetof(struct type, mode),          \
-	  .parse = parse_mode,                            \
-	  .grade = '1',                                   \
-	  .args = "<octal>",                              \
-	  .help = "permissions of a socket file" },       \
-		{ NAME("user"),                           \
-		  sec,                                    \
-		  ARG_FUNC,                               \
-		  .offset = offsetof(struct type, uid),   \
-		  .parse = parse_owner,                   \
-		  .grade = '1',                           \
-		  .args = "<name>",                       \
-		  .help = "owner of a socket file" },     \
-		{ NAME("group"),                          \
-		  sec,                                    \
-		  ARG_FUNC,                               \
-		  .offset = offsetof(struct type, gid),   \
-		  .min = 1,                               \
-		  .parse = parse_owner,                   \
-		  .grade = '1',                           \
-		  .args = "<name>",                       \
-		  .help = "group of a socket file" },     \
-		{ NAME("uid"),                            \
-		  sec,                                    \
-		  ARG_INT,                                \
-		  .offset = offsetof(struct type, uid),   \
-		  NUMBER(0, INT32_MAX),                   \
-		  .grade = '1',                           \
-		  .args = "<number>",                     \
-		  .help = "owner by number" },            \
-		{ NAME("gid"),                            \
-		  sec,                                    \
-		  ARG_INT,                                \
-		  .offset = offsetof(struct type, gid),   \
-		  NUMBER(0, INT32_MAX),                   \
-		  .grade = '1',                           \
-		  .args = "<number>",                     \
-		  .help = "group by number" },            \
-		{ NAME("level"),                          \
-		  sec,                                    \
-		  ARG_ENUM,                               \
-		  .offset = offsetof(struct type, level), \
-		  .values = levels,                       \
-		  .grade = '1',                           \
-		  .args = "user|operator|admin",          \
-		  .def = "operator",                      \
-		  .help = "what the runtime API allows there" }
+#define SOCKET_RIGHTS_ROWS(sec, type)                   \
+	{ NAME("mode"),                                 \
+	  sec,                                          \
+	  ARG_FUNC,                                     \
+	  .offset = offsetof(struct type, mode),        \
+	  .parse = parse_mode,                          \
+	  .grade = '1',                                 \
+	  .args = "<octal>",                            \
+	  .help = "permissions of a socket file" },     \
+		{ NAME("user"),                         \
+		  sec,                                  \
+		  ARG_FUNC,                             \
+		  .offset = offsetof(struct type, uid), \
+		  .parse = parse_owner,                 \
+		  .grade = '1',                         \
+		  .args = "<name>",                     \
+		  .help = "owner of a socket file" },   \
+		{ NAME("group"),                        \
+		  sec,                                  \
+		  ARG_FUNC,                             \
+		  .offset = offsetof(struct type, gid), \
+		  .min = 1,                             \
+		  .parse = parse_owner,                 \
+		  .grade = '1',                         \
+		  .args = "<name>",                     \
+		  .help = "group of a socket file" },   \
+		{ NAME("uid"),                          \
+		  sec,                                  \
+		  ARG_INT,                              \
+		  .offset = offsetof(struct type, uid), \
+		  NUMBER(0, INT32_MAX),                 \
+		  .grade = '1',                         \
+		  .args = "<number>",                   \
+		  .help = "owner by number" },          \
+		{ NAME("gid"),                          \
+		  sec,                                  \
+		  ARG_INT,                              \
+		  .offset = offsetof(struct type, gid), \
+		  NUMBER(0, INT32_MAX),                 \
+		  .grade = '1',                         \
+		  .args = "<number>",                   \
+		  .help = "group by number" }
+#define SOCKET_FILE_ROWS(sec, type)                                              \
+	SOCKET_RIGHTS_ROWS(sec, type), { NAME("level"),                          \
+					 sec,                                    \
+					 ARG_ENUM,                               \
+					 .offset = offsetof(struct type, level), \
+					 .values = levels,                       \
+					 .grade = '1',                           \
+					 .args = "user|operator|admin",          \
+					 .def = "operator",                      \
+					 .help = "what the runtime API allows there" }
+
+/* unix-bind [prefix <text>] [mode <octal>] …: of Unix sockets in bind lines that do not say otherwise. */
+static const struct keyword unix_rows[] = {
+	{ NAME("prefix"), SEC_GLOBAL, ARG_STRING, .offset = offsetof(struct conf_unix_bind, prefix),
+	  .grade = '2', .args = "<text>", .help = "stands before every path" },
+	SOCKET_RIGHTS_ROWS(SEC_GLOBAL, conf_unix_bind),
+};
+static const struct keyword_table unix_table = KEYWORDS("unix-bind option", unix_rows);
+
+int parse_unix_bind(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct scope scope = { .table = &unix_table,
+			       .obj = &((struct conf_global *)obj)->unix_bind };
+
+	if (!line_has(l))
+		return conf_fail(ps, l, l->n,
+				 "'unix-bind' expects prefix, mode, user, uid, group or gid");
+	return keyword_options(ps, l, SEC_GLOBAL, &scope, 1);
+}
 
 static int parse_crt(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
@@ -159,6 +179,8 @@ static const struct keyword rows[] = {
 	  .help = "the address need not be one of this host's" },
 	{ NAME("defer-accept"), SEC_BIND, ARG_FLAG, AT(defer_accept), .grade = '1',
 	  .help = "wake up when data is there" },
+	{ NAME("mss"), SEC_BIND, ARG_U16, AT(mss), NUMBER(1, 65535), .grade = '2',
+	  .args = "<bytes>", .help = "TCP segments of at most so many bytes" },
 	{ NAME("tfo"), SEC_BIND, ARG_FLAG, AT(tfo), .grade = '1', .help = "TCP fast open" },
 	SOCKET_FILE_ROWS(SEC_BIND, conf_bind),
 	{ NAME("thread"), SEC_BIND, ARG_NOOP, KW_ONE_WORD, .grade = 'n', .args = "<threads>",
@@ -173,8 +195,8 @@ static const struct keyword rows[] = {
 	  .help = "accepted" },
 };
 static const char *const pending[] = {
-	"mss",	"tcp-ut",    "cc",	    "namespace", "severity-output", "ktls", "guid-prefix",
-	"guid", "idle-ping", "force-sslv3", NULL,
+	"tcp-ut",      "cc",   "namespace", "severity-output", "ktls",
+	"guid-prefix", "guid", "idle-ping", "force-sslv3",     NULL,
 };
 static const char *const refused[] = {
 	"quic-*",

@@ -307,16 +307,11 @@ static const char *const noop[] = {
 	NULL,
 };
 static const char *const pending[] = {
-	"fd-hard-limit",       "unix-bind",
-	"default-path",	       "h1-case-adjust",
-	"h1-case-adjust-file", "h1-accept-payload-with-any-method",
-	"close-spread-time",   "noreuseport",
-	"http-err-codes",      "http-fail-codes",
-	"tune.rcvbuf.*",       "tune.sndbuf.*",
-	"tune.http.cookielen", "tune.http.logurilen",
-	"tune.peers.*",	       "tune.maxconn",
-	"limited-quic",	       "pp2-never-send-local",
-	"tune.defaults.purge", NULL,
+	"fd-hard-limit",	"default-path",	       "h1-accept-payload-with-any-method",
+	"close-spread-time",	"noreuseport",	       "http-err-codes",
+	"http-fail-codes",	"tune.http.cookielen", "tune.http.logurilen",
+	"tune.peers.*",		"tune.maxconn",	       "limited-quic",
+	"pp2-never-send-local", "tune.defaults.purge", NULL,
 };
 static const char *const refused[] = {
 	"lua-*",	  "tune.lua.*",	   "tune.quic.*",	 "deviceatlas-*",

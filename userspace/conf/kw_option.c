@@ -192,6 +192,10 @@ static const struct keyword rows[] = {
 	  .parse = parse_old_violations, .min = CONF_OPT(ACCEPT_UNSAFE_RESPONSE),
 	  .def = "accept-unsafe-violations-in-http-response", .grade = 'n',
 	  .help = "old name, with a warning" },
+	OPTION(CASE_ADJUST_CLIENT, "h1-case-adjust-bogus-client", SEC_DFL, '2',
+	       "names of fields for HTTP/1 clients as h1-case-adjust in global says"),
+	OPTION(CASE_ADJUST_SERVER, "h1-case-adjust-bogus-server", SEC_DLB, '2',
+	       "the same towards HTTP/1 servers"),
 	OPTION(DISABLE_H2_UPGRADE, "disable-h2-upgrade", SEC_DFL, '2',
 	       "no HTTP/2 without negotiation"),
 	{ NAME("http-restrict-req-hdr-names"), SEC_DFLB, ARG_FUNC, .parse = parse_restrict,
@@ -212,8 +216,6 @@ static const struct keyword rows[] = {
 	NOOP_OPTION("splice-response", SEC_DFLB, "whether data is spliced is decided at run time"),
 };
 static const char *const pending[] = {
-	"h1-case-adjust-bogus-client",
-	"h1-case-adjust-bogus-server",
 	NULL,
 };
 static const char *const refused[] = {

@@ -36,14 +36,15 @@ static const char *const sections_refused[] = { "log-forward", "log-profile", "p
 						"fcgi-app",    "mailers",     "traces",	 "acme",
 						"healthcheck", NULL };
 
-static const struct keyword_table *const tables_global[] = { &conf_kw_global, &conf_kw_global_tls,
-							     &conf_kw_env,    &conf_kw_xdp,
-							     &conf_kw_vars,   &conf_kw_log,
-							     &conf_kw_h2,     &conf_kw_crt_files };
+static const struct keyword_table *const tables_global[] = {
+	&conf_kw_global,	&conf_kw_global_tls, &conf_kw_env, &conf_kw_xdp,
+	&conf_kw_vars,		&conf_kw_log,	     &conf_kw_h2,  &conf_kw_crt_files,
+	&conf_kw_socket_global, &conf_kw_case
+};
 static const struct keyword_table *const tables_proxy[] = {
-	&conf_kw_proxy,	 &conf_kw_balance, &conf_kw_l4,	    &conf_kw_nat,
-	&conf_kw_check,	 &conf_kw_rules,   &conf_kw_stick,  &conf_kw_log,
-	&conf_kw_errors, &conf_kw_guard,   &conf_kw_persist
+	&conf_kw_proxy,	 &conf_kw_balance, &conf_kw_l4,	     &conf_kw_nat,
+	&conf_kw_check,	 &conf_kw_rules,   &conf_kw_stick,   &conf_kw_log,
+	&conf_kw_errors, &conf_kw_guard,   &conf_kw_persist, &conf_kw_socket
 };
 static const struct keyword_table *const tables_userlist[] = { &conf_kw_userlist };
 static const struct keyword_table *const tables_errors[] = { &conf_kw_errors };

@@ -192,7 +192,8 @@ static int define_environment(struct parser *ps, const char *files)
 
 static void global_init(struct conf_global *g)
 {
-	*g = (struct conf_global){ .uid = -1,
+	*g = (struct conf_global){ .unix_bind = { NULL, -1, -1, -1 },
+				   .uid = -1,
 				   .gid = -1,
 				   .bufsize = 16384,
 				   .maxrewrite = 1024,

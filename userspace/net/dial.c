@@ -58,7 +58,9 @@ static int set_tcp_options(int fd, const struct dial_opts *o)
 	if (r == 0)
 		r = set_mark(fd, o);
 	if (r == 0 && o->keepalive)
-		r = set_on(fd, SOL_SOCKET, SO_KEEPALIVE);
+		r = tcp_set_keepalive(fd, o->ka);
+	if (r == 0)
+		r = tcp_set_buffers(fd, o->rcvbuf, o->sndbuf);
 	if (r == 0 && o->fastopen)
 		r = set_on(fd, SOL_TCP, TCP_FASTOPEN_CONNECT);
 	if (r == 0 && o->interface &&

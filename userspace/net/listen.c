@@ -90,7 +90,7 @@ static int set_int(int fd, int level, int opt, int value)
 	return setsockopt(fd, level, opt, &value, sizeof(value)) < 0 ? -errno : 0;
 }
 
-/* Accepted sockets inherit TCP_NODELAY and SO_KEEPALIVE from the listening one: no system call for each. */
+/* Accepted sockets inherit TCP_NODELAY, SO_KEEPALIVE and its kin from the listening one: no system call for each. */
 static int set_options(int fd, const struct conf_bind *b)
 {
 	bool is_v6 = b->ep.addr.sa.sa_family == AF_INET6;
@@ -101,7 +101,13 @@ static int set_options(int fd, const struct conf_bind *b)
 	if (r == 0)
 		r = set_int(fd, SOL_TCP, TCP_NODELAY, 1);
 	if (r == 0 && b->proxy && b->proxy->options & (CONF_OPT(TCPKA) | CONF_OPT(CLITCPKA)))
-		r = set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+		r = tcp_set_keepalive(fd, &b->proxy->ka_client);
+	/* Before listen(): the window scale is chosen with the first SYN (tcp(7)). */
+	if (r == 0 && b->proxy && b->proxy->conf)
+		r = tcp_set_buffers(fd, b->proxy->conf->global.rcvbuf_client,
+				    b->proxy->conf->global.sndbuf_client);
+	if (r == 0 && b->mss)
+		r = set_int(fd, SOL_TCP, TCP_MAXSEG, b->mss);
 	if (r == 0 && is_v6 && (b->v6only || b->v4v6))
 		r = set_int(fd, SOL_IPV6, IPV6_V6ONLY, b->v6only);
 	if (r == 0 && b->transparent)

@@ -169,6 +169,8 @@ struct dial_opts {
 	uint32_t mark; /* SO_MARK; 0: none */
 	uint16_t mss; /* TCP segments of at most so many bytes; 0: as the path allows */
 	bool nodelay, keepalive, fastopen;
+	const struct conf_keepalive *ka; /* with keepalive; NULL: as the system says */
+	uint32_t rcvbuf, sndbuf; /* bytes; 0: the kernel's choice */
 	struct tls_client *tls;
 	struct str sni; /* empty: none */
 	struct str alpn; /* instead of what the server line says, as in RFC 7301 3.1; empty: that */

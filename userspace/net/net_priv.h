@@ -46,4 +46,8 @@ void tls_io_free(struct net_worker *nw);
 /* Text into a NUL-terminated buffer, cut to fit; returns the length. */
 size_t str_to_cstr(struct str s, char *out, size_t size);
 
+/* tcp.c: buffers of the kernel, then TCP keep-alive with its times. 0 or -errno. */
+HG_WUR int tcp_set_buffers(int fd, uint32_t rcvbuf, uint32_t sndbuf);
+HG_WUR int tcp_set_keepalive(int fd, const struct conf_keepalive *ka);
+
 #endif

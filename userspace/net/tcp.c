@@ -161,3 +161,32 @@ int conn_tcp_fact(const struct conn *c, enum subject_tcp_fact f, int64_t *ret)
 	*ret = facts[f];
 	return 0;
 }
+
+/* --- options ------------------------------------------------------------------------------------ */
+
+static int set_positive(int fd, int level, int opt, uint32_t value)
+{
+	const int v = (int)value;
+
+	return value && setsockopt(fd, level, opt, &v, sizeof(v)) < 0 ? -errno : 0;
+}
+
+int tcp_set_buffers(int fd, uint32_t rcvbuf, uint32_t sndbuf)
+{
+	int r = set_positive(fd, SOL_SOCKET, SO_RCVBUF, rcvbuf);
+
+	return r ? r : set_positive(fd, SOL_SOCKET, SO_SNDBUF, sndbuf);
+}
+
+int tcp_set_keepalive(int fd, const struct conf_keepalive *ka)
+{
+	int r = set_positive(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+
+	if (r == 0 && ka)
+		r = set_positive(fd, SOL_TCP, TCP_KEEPCNT, ka->count);
+	if (r == 0 && ka)
+		r = set_positive(fd, SOL_TCP, TCP_KEEPIDLE, ka->idle_s);
+	if (r == 0 && ka)
+		r = set_positive(fd, SOL_TCP, TCP_KEEPINTVL, ka->interval_s);
+	return r;
+}

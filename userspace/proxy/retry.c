@@ -141,6 +141,9 @@ static void dial_plan(struct stream *st, struct dial_plan *p)
 	memset(p, 0, sizeof(*p));
 	o->nodelay = true;
 	o->keepalive = be->options & (CONF_OPT(TCPKA) | CONF_OPT(SRVTCPKA));
+	o->ka = &be->ka_server;
+	o->rcvbuf = be->conf->global.rcvbuf_server;
+	o->sndbuf = be->conf->global.sndbuf_server;
 	dial_source(st, p);
 	if (st->srv_conf && st->snap->tls && st->snap->tls[be->index])
 		o->tls = st->srv_conf->is_ssl
@@ -323,7 +326,7 @@ enum step phase_connect(struct stream *st)
 static bool should_redispatch(const struct stream *st)
 {
 	const struct conf_proxy *be = st->be;
-	uint32_t done = be->retries - st->retries_left; /* this one included */
+	uint32_t done = st->retries - st->retries_left; /* this one included */
 	int64_t every = be->redispatch_interval;
 
 	if (st->flags & STREAM_FORCE_PERSIST && st->force)
@@ -346,7 +349,7 @@ static bool should_redispatch(const struct stream *st)
 		return false;
 	/* Negative: counted from the last attempt back, -1 being the last. */
 	if (every < 0)
-		every += (int64_t)be->retries + 1;
+		every += (int64_t)st->retries + 1;
 	return every > 0 ? done % (uint64_t)every == 0 : st->retries_left == 0;
 }
 

@@ -292,6 +292,24 @@ static enum rule_verdict rule_disable_l7_retry(struct stream *st, const struct c
 	return RULE_NEXT;
 }
 
+static enum rule_verdict rule_set_retries(struct stream *st, const struct conf_proxy *px,
+					  const struct conf_rule *r, struct http_msg *m,
+					  enum step *ret_step)
+{
+	int64_t n = r->number;
+	struct sample s;
+
+	if (r->expr) {
+		if (expr_eval(r->expr, stream_subject(st), &s) ||
+		    sample_cast(&s, SAMPLE_SINT, &st->arena) || s.sint < 0)
+			return RULE_NEXT;
+		n = s.sint;
+	}
+	st->retries = st->retries_left = (uint32_t)(n < CONF_MAX_RETRIES ? n : CONF_MAX_RETRIES);
+	st->has_retries = true;
+	return RULE_NEXT;
+}
+
 /* Its place in the queues; what is out of range is the nearest value that is not. */
 static enum rule_verdict rule_priority(struct stream *st, const struct conf_proxy *px,
 				       const struct conf_rule *r, struct http_msg *m,
@@ -319,6 +337,7 @@ static rule_fn *const actions[ACTION_COUNT] = {
 	[ACTION_SET_PRIORITY_CLASS] = rule_priority,
 	[ACTION_SET_PRIORITY_OFFSET] = rule_priority,
 	[ACTION_DISABLE_L7_RETRY] = rule_disable_l7_retry,
+	[ACTION_SET_RETRIES] = rule_set_retries,
 	[ACTION_ACCEPT] = rule_allow,
 	[ACTION_ALLOW] = rule_allow,
 	[ACTION_DENY] = rule_deny,

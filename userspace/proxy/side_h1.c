@@ -284,11 +284,33 @@ static bool h1_side_rewind(struct side *s)
 
 /* --- writing -------------------------------------------------------------------------------------- */
 
+/*
+ * h1-case-adjust: names as a peer wants them that looks at their case. Framing and connection fields are written
+ * by h1_write, capitalised as everybody does.
+ */
+static HG_COLD void h1_adjust_case(const struct conf_global *g, struct http_msg *m)
+{
+	for (unsigned i = 0; i < m->n_fields; i++) {
+		struct http_field *f = &m->fields[i];
+
+		for (unsigned k = 0; k < g->n_case_names; k++) {
+			if (str_is_case_eq(f->name, g->case_names[k])) {
+				f->name = g->case_names[k];
+				break;
+			}
+		}
+	}
+}
+
 static int h1_side_write_head(struct side *s, struct http_msg *msg, enum h1_connection conn)
 {
 	struct buf out;
 	int r;
 
+	if (unlikely(msg->flags & HTTP_MSG_RESPONSE
+			     ? s->st->fe->options & CONF_OPT(CASE_ADJUST_CLIENT)
+			     : s->st->be->options & CONF_OPT(CASE_ADJUST_SERVER)))
+		h1_adjust_case(&s->st->snap->conf->global, msg);
 	buf_init(&out, s->st->w->scratch, WORKER_SCRATCH);
 	r = msg->flags & HTTP_MSG_RESPONSE ? h1_write_response(&out, msg, conn)
 					   : h1_write_request(&out, msg, conn);

@@ -221,7 +221,8 @@ struct stream {
 	uint8_t after_body; /* PHASE_WAIT_BODY: the next one */
 	uint16_t status; /* sent to the client, for the log; 0: none */
 	char term[4]; /* '-' until something goes wrong */
-	uint32_t n_retries, retries_left;
+	uint32_t n_retries, retries_left, retries; /* done; still allowed; allowed in all */
+	bool has_retries; /* set-retries has said how many */
 	uint64_t id;
 	uint64_t n_runs;
 	uint64_t start_ns, start_wall; /* first byte of the request (tcp: accept) */

@@ -300,7 +300,9 @@ enum step phase_route(struct stream *st)
 	ctr_add(&st->be_ctr->sessions, 1);
 	__atomic_store_n(&st->be_ctr->last_session_s, st->start_wall / 1000000000u,
 			 __ATOMIC_RELAXED);
-	st->retries_left = st->be->retries;
+	if (!st->has_retries)
+		st->retries = st->be->retries;
+	st->retries_left = st->retries;
 	if (!st->timeout_server_ns)
 		st->timeout_server_ns = st->be->timeout.server;
 	if (!st->timeout_tunnel_ns)
