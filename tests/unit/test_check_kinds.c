@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* links: ctl lb net conf expr http ev base */
 /*
- * Checks that speak SMTP, MySQL, PostgreSQL, Redis and TLS: what they send, and what they make of answers: good ones, refusals,
+ * Checks that speak SMTP, MySQL, PostgreSQL, Redis, LDAP and TLS: what they send, and what they make of answers: good ones, refusals,
  * pieces, and garbage. The functions under test see a buffer and nothing else.
  */
 #include <errno.h>
@@ -132,6 +132,21 @@ static const struct reply_case cases[] = {
 	{ CHECK_PGSQL, "hg", 2, BYTES("R\0\0\0\x08\0\0\0\0"), OK, CHECK_STATUS_L7OK, 0,
 	  "PostgreSQL server is ok" },
 	{ CHECK_PGSQL, "hg", 2, BYTES("E\0\0\0\x20SFATAL\n"), NO, CHECK_STATUS_L7RSP, 0, "FATAL" },
+	{ CHECK_LDAP, NULL, 2, BYTES("\x30\x0c\x02\x01\x01\x61\x07\x0a\x01\x00\x04\x00\x04\x00"),
+	  OK, CHECK_STATUS_L7OK, 0, "Success" },
+	/* Lengths in the long form, as some servers write them; what follows the result may still be on its way. */
+	{ CHECK_LDAP, NULL, 2,
+	  BYTES("\x30\x84\x00\x00\x00\x10\x02\x01\x01\x61\x84\x00\x00\x00\x07\x0a\x01\x00"), OK,
+	  CHECK_STATUS_L7OK, 0, "Success" },
+	{ CHECK_LDAP, NULL, 2, BYTES("\x30\x0c\x02\x01\x01\x61\x07\x0a\x01\x35\x04\x00\x04\x00"),
+	  NO, CHECK_STATUS_L7STS, 53, "LDAP result is not success" },
+	{ CHECK_LDAP, NULL, 2, BYTES("\x30\x0c\x02\x01\x02\x61\x07"), NO, CHECK_STATUS_L7RSP, 0,
+	  "Not LDAPv3 protocol" },
+	{ CHECK_LDAP, NULL, 2, BYTES("\x30\x85\x01\x01\x01\x01\x01"), NO, CHECK_STATUS_L7RSP, 0,
+	  "Not LDAPv3 protocol" },
+	{ CHECK_LDAP, NULL, 2, BYTES("HTTP/1.1 400"), NO, CHECK_STATUS_L7RSP, 0,
+	  "Not LDAPv3 protocol" },
+	{ CHECK_LDAP, NULL, 2, BYTES("\x30\x0c\x02\x01"), NO, CHECK_STATUS_L7RSP, 0, "" },
 	{ CHECK_PGSQL, "hg", 2, BYTES("HTTP/1.1 400 Bad Request"), NO, CHECK_STATUS_L7STS, 0,
 	  "PostgreSQL unknown error" },
 };
@@ -176,6 +191,10 @@ static void test_requests(void **state)
 	assert_memory_equal(steps[2].bytes.p + 4 + 32, "hg\0\0", 4);
 	plan(CHECK_MYSQL, "hg", true);
 	assert_memory_equal(steps[2].bytes.p, "\x09\0\0\x01\0\x80\0\0\x01hg\0\0", 13);
+	plan(CHECK_LDAP, NULL, false);
+	assert_true(
+		str_is_eq(steps[1].bytes,
+			  str_make("\x30\x0c\x02\x01\x01\x60\x07\x02\x01\x03\x04\0\x80\0", 14)));
 	plan(CHECK_SSL_HELLO, NULL, false);
 	assert_int_equal(steps[1].bytes.len, 5 + 0x79);
 	assert_int_equal(prog.tout_status, CHECK_STATUS_L6TOUT);

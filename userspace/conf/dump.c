@@ -331,8 +331,8 @@ static void dump_check(FILE *f, const struct conf_check *c)
 	static const char *const kinds[] = { "connect", "send",	   "expect",
 					     "comment", "set-var", "unset-var" };
 	const struct conf_check_request *rq = &c->request;
-	static const char *const types[] = { "tcp",   "http",  "ssl-hello", "smtp",
-					     "mysql", "pgsql", "redis",	    "tcp-script" };
+	static const char *const types[] = { "tcp",   "http",  "ssl-hello", "smtp",	 "mysql",
+					     "pgsql", "redis", "ldap",	    "tcp-script" };
 	static const char *const whats[] = { "status", "rstatus", "string", "rstring",
 					     "binary", "rbinary", "hdr",    "fhdr" };
 	struct list *p;

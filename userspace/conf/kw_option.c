@@ -153,6 +153,7 @@ static const struct keyword rows[] = {
 	      "health checks by MySQL's greeting, and a login"),
 	CHECK("pgsql-check", CHECK_PGSQL, "user <name>", "health checks by PostgreSQL's startup"),
 	CHECK("redis-check", CHECK_REDIS, NULL, "health checks by Redis' PING"),
+	CHECK("ldap-check", CHECK_LDAP, NULL, "health checks by an anonymous LDAP bind"),
 	CLOSE(HTTP_KEEP_ALIVE, "http-keep-alive", "connections stay on both sides (default)"),
 	CLOSE(HTTP_SERVER_CLOSE, "http-server-close", "they stay on the client's side only"),
 	CLOSE(HTTPCLOSE, "httpclose", "one request per connection"),
@@ -219,8 +220,8 @@ static const char *const pending[] = {
 	NULL,
 };
 static const char *const refused[] = {
-	"external-check",     "spop-check", "ldap-check", "use-small-buffers",
-	"tcp-reset-on-close", "rdp-cookie", "use-htx",	  NULL
+	"external-check", "spop-check", "use-small-buffers", "tcp-reset-on-close", "rdp-cookie",
+	"use-htx",	  NULL
 };
 static const struct keyword_removed removed[] = {
 	{ "forceclose", "'option httpclose'" },

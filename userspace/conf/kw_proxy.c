@@ -336,7 +336,8 @@ static const struct keyword rows[] = {
 };
 static const char *const noop[] = { "bind-process", NULL };
 static const char *const pending[] = {
-	"guid", "hash-preserve-affinity", "monitor-net", "bwlim", NULL,
+	"hash-preserve-affinity",
+	NULL,
 };
 static const char *const refused[] = {
 	"filter",	"email-alert",	  "external-check",  "use-fcgi-app",
@@ -374,6 +375,7 @@ static const struct keyword_removed removed[] = {
 	{ "grace", "'hard-stop-after' in global" },
 	{ "srvexp", "'timeout server'" },
 	{ "cliexp", "'timeout client'" },
+	{ "monitor-net", "'http-request return status 200 if { src <network> }'" },
 	{ "rspset", "'http-response set-header'" },
 	{ NULL, NULL },
 };

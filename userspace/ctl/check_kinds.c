@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Checks that speak a protocol of their own: TLS hello, SMTP, MySQL, PostgreSQL, Redis. Each is a few steps
+ * Checks that speak a protocol of their own: TLS hello, SMTP, MySQL, PostgreSQL, Redis, LDAP. Each is a few steps
  * of a program, whose answers are judged by a function here. Every byte judged is the peer's: a packet
  * that announces more than the run's buffer holds is an invalid answer, not something to wait for. Control thread.
  */
@@ -177,6 +177,78 @@ static enum check_verdict judge_pgsql(struct str in, bool is_last, struct check_
 	return CHECK_MATCH;
 }
 
+/* Tag and length at the start of `*in`, which moves on to the contents (X.690 8.1); their length. */
+static enum check_verdict ber_header(struct str *in, unsigned char tag, size_t *ret_len,
+				     bool is_last, struct check_result *res)
+{
+	const unsigned char *p = (const unsigned char *)in->p;
+	size_t len, n;
+
+	if (in->len && p[0] != tag)
+		return refuse(res, CHECK_STATUS_L7RSP, STR("Not LDAPv3 protocol"));
+	if (in->len < 2)
+		return too_short(is_last, res);
+	len = p[1];
+	n = len & 0x80 ? len & 0x7f : 0; /* the long form: so many bytes of length follow */
+	if (len == 0x80 || n > 4)
+		return refuse(res, CHECK_STATUS_L7RSP, STR("Not LDAPv3 protocol"));
+	if (in->len < 2 + n)
+		return too_short(is_last, res);
+	if (n)
+		len = 0;
+	for (size_t i = 0; i < n; i++)
+		len = len << 8 | p[2 + i];
+	*ret_len = len;
+	*in = str_from(*in, 2 + n);
+	return CHECK_MATCH;
+}
+
+/* A number of one byte. */
+static enum check_verdict ber_byte(struct str *in, unsigned char tag, unsigned *ret, bool is_last,
+				   struct check_result *res)
+{
+	size_t len;
+	enum check_verdict v = ber_header(in, tag, &len, is_last, res);
+
+	if (v != CHECK_MATCH)
+		return v;
+	if (len != 1)
+		return refuse(res, CHECK_STATUS_L7RSP, STR("Not LDAPv3 protocol"));
+	if (!in->len)
+		return too_short(is_last, res);
+	*ret = (unsigned char)in->p[0];
+	*in = str_from(*in, 1);
+	return CHECK_MATCH;
+}
+
+#define BER_INTEGER	   0x02
+#define BER_ENUMERATED	   0x0a
+#define BER_SEQUENCE	   0x30
+#define LDAP_BIND_RESPONSE 0x61
+
+/* The response to message 1, with its result (RFC 4511 4.1.1, 4.1.9); what follows the result is not looked at. */
+static enum check_verdict judge_ldap(struct str in, bool is_last, struct check_result *res)
+{
+	unsigned id, code;
+	size_t len;
+	enum check_verdict v = ber_header(&in, BER_SEQUENCE, &len, is_last, res);
+
+	if (v == CHECK_MATCH)
+		v = ber_byte(&in, BER_INTEGER, &id, is_last, res);
+	if (v == CHECK_MATCH && id != 1)
+		return refuse(res, CHECK_STATUS_L7RSP, STR("Not LDAPv3 protocol"));
+	if (v == CHECK_MATCH)
+		v = ber_header(&in, LDAP_BIND_RESPONSE, &len, is_last, res);
+	if (v == CHECK_MATCH)
+		v = ber_byte(&in, BER_ENUMERATED, &code, is_last, res);
+	if (v != CHECK_MATCH)
+		return v;
+	res->code = (uint16_t)code;
+	check_desc(res, code ? CHECK_STATUS_L7STS : CHECK_STATUS_L7OK,
+		   code ? "LDAP result is not success" : "Success");
+	return code ? CHECK_MISMATCH : CHECK_MATCH;
+}
+
 /* --- what is sent ------------------------------------------------------------------------------------ */
 
 /* SSLv3 hello with 34 cipher suites, 28 bytes of random that say where it comes from. */
@@ -191,6 +263,11 @@ static const char hello[] = "\x16\x03\x00\x00\x79"
 			    "\x36\x00\x37\x00\x38\x00\x39\x00\x3a"
 			    "\x01\x00";
 _Static_assert(sizeof(hello) - 1 == 5 + 0x79, "record and handshake say how long they are");
+
+/* Message 1: a bind of version 3, without name and password (RFC 4511 4.2). */
+static const char ldap_bind[] = "\x30\x0c\x02\x01\x01\x60\x07\x02\x01\x03\x04\x00\x80";
+_Static_assert(sizeof(ldap_bind) == 2 + 0x0c,
+	       "the last byte, a length of 0, is the text's own end");
 
 static struct str pgsql_startup(struct arena *a, const char *user)
 {
@@ -279,6 +356,10 @@ int check_plan_kind(struct arena *a, struct check_prog *p, const struct conf_che
 	case CHECK_REDIS:
 		r = add_send(p, STR("*1\r\n$4\r\nPING\r\n"));
 		add_judge(p, judge_redis);
+		break;
+	case CHECK_LDAP:
+		r = add_send(p, str_make(ldap_bind, sizeof(ldap_bind)));
+		add_judge(p, judge_ldap);
 		break;
 	default:
 		BUG_ON(true);
