@@ -44,6 +44,8 @@ static const struct command {
 	  "[-d SECONDS] [-b [-n TIMES] | --json] [services|servers|queues|workers|drops]",
 	  "a live view; keys sort, drain, inspect" },
 	{ "show", tool_show, "events [--json] [--follow]", "the last drops of the kernel tier" },
+	{ "show", tool_show, "events RING [-w] [-n]",
+	  "lines of a ring of the log; -w waits for more" },
 	{ "show", tool_show, "agent [--json]", "what the agent of this server has taken off" },
 	{ "show", tool_show, "source [ADDRESS] [--json]",
 	  "connections by source, as the kernel counts them" },

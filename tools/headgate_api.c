@@ -64,22 +64,28 @@ static char *read_answer(int fd)
 	return text;
 }
 
-char *tool_ask(struct tool *t, const char *command, int quiet)
+static bool send_command(int fd, const char *command)
 {
-	int fd = connect_socket(t->socket, quiet);
 	size_t len = strlen(command), sent = 0;
-	char *answer = NULL;
 
-	if (fd < 0)
-		return NULL;
 	while (sent < len) {
 		ssize_t n = send(fd, command + sent, len - sent, MSG_NOSIGNAL);
 
 		if (n <= 0)
-			break;
+			return false;
 		sent += (size_t)n;
 	}
-	if (sent == len && send(fd, "\n", 1, MSG_NOSIGNAL) == 1)
+	return send(fd, "\n", 1, MSG_NOSIGNAL) == 1;
+}
+
+char *tool_ask(struct tool *t, const char *command, int quiet)
+{
+	int fd = connect_socket(t->socket, quiet);
+	char *answer = NULL;
+
+	if (fd < 0)
+		return NULL;
+	if (send_command(fd, command))
 		answer = read_answer(fd);
 	if (!answer && !quiet)
 		fprintf(stderr, "headgate: %s: %s\n", t->socket, strerror(errno));
@@ -114,24 +120,66 @@ static int print_answer(char *answer)
 }
 
 /* The words as they are; --json becomes the API's own word for it. */
-int tool_api(struct tool *t, int argc, char **argv)
+static void join_words(char command[4096], int argc, char **argv)
 {
-	char command[4096] = "";
+	const size_t size = 4096;
 	size_t len = 0;
 
 	for (int i = 0; i < argc; i++) {
 		const char *word = strcmp(argv[i], "--json") == 0 ? "json" : argv[i];
 
-		if (len && len < sizeof(command) - 1)
+		if (len && len < size - 1)
 			command[len++] = ' ';
-		for (; *word && len < sizeof(command) - 2; word++) {
+		for (; *word && len < size - 2; word++) {
 			if (*word == ' ' || *word == ';' || *word == '\\')
 				command[len++] = '\\';
 			command[len++] = *word;
 		}
 	}
 	command[len] = '\0';
+}
+
+int tool_api(struct tool *t, int argc, char **argv)
+{
+	char command[4096];
+
+	join_words(command, argc, argv);
 	return print_answer(tool_ask(t, command, 0));
+}
+
+int tool_api_stream(struct tool *t, int argc, char **argv)
+{
+	int fd = connect_socket(t->socket, 0), status = 1;
+	char command[4096], text[8192];
+	bool is_line_end = true, is_held = false, is_first = true;
+	ssize_t n;
+
+	if (fd < 0)
+		return 1;
+	join_words(command, argc, argv);
+	if (!send_command(fd, command)) {
+		fprintf(stderr, "headgate: %s: %s\n", t->socket, strerror(errno));
+		close(fd);
+		return 1;
+	}
+	while ((n = read(fd, text, sizeof(text) - 1)) > 0) {
+		text[n] = '\0';
+		if (is_first)
+			status = is_refusal(text);
+		is_first = false;
+		for (ssize_t i = 0; i < n; i++) {
+			/* The empty line that ends an answer is framing, not text; it is one when no more comes. */
+			if (is_held)
+				putc('\n', stdout);
+			is_held = text[i] == '\n' && is_line_end;
+			is_line_end = text[i] == '\n';
+			if (!is_held)
+				putc(text[i], status ? stderr : stdout);
+		}
+		fflush(stdout);
+	}
+	close(fd);
+	return status;
 }
 
 int tool_drain(struct tool *t, int argc, char **argv)

@@ -188,6 +188,10 @@ int tool_events(struct tool *t, int argc, char **argv)
 
 int tool_show(struct tool *t, int argc, char **argv)
 {
+	/* With a name: a ring of the daemon's log. */
+	if (argc > 2 && strcmp(argv[1], "events") == 0 && argv[2][0] != '-' &&
+	    strcmp(argv[2], "json") != 0)
+		return tool_api_stream(t, argc, argv);
 	if (argc > 1 && strcmp(argv[1], "events") == 0)
 		return tool_events(t, argc, argv);
 	if (argc > 1 && strcmp(argv[1], "agent") == 0)

@@ -60,6 +60,7 @@ void tool_service_key(const struct hg_service_key *k, char *out, size_t size);
 
 /* headgate_api.c: through the daemon. */
 int tool_api(struct tool *t, int argc, char **argv);
+int tool_api_stream(struct tool *t, int argc, char **argv); /* the same, printed as it comes */
 int tool_check(struct tool *t, int argc, char **argv);
 int tool_reload(struct tool *t, int argc, char **argv);
 int tool_drain(struct tool *t, int argc, char **argv);

@@ -4,7 +4,7 @@
 import re
 import socket
 
-from conftest import SLOW, ScriptedServer, raw, wait_for
+from conftest import SLOW, ScriptedServer, raw, run_cli, wait_for
 
 CONFIG = """
 global
@@ -46,6 +46,7 @@ def test_show_events(one, daemon):
     assert [x[-2:] for x in lines if x] == ["/0", "/1", "/2"]
     assert d.cli("show events kept -n") == "\n"
     assert d.cli("show events sent -0").startswith("GET /0\0GET /1\0GET /2\0")
+    assert run_cli(one, "-s", str(d.sock), "show", "events", "kept").stdout == "\n".join(lines[:-1]) + "\n"
     assert d.cli("show events none") == "No such event sink\n\n"
     assert d.cli("show events kept -x") == "unknown option\n\n"
 
