@@ -591,6 +591,13 @@ HG_WUR int conf_load(const struct conf_source *src, struct conf **ret_conf);
 /* The same from memory, one "file". For tests and fuzzing. */
 HG_WUR int conf_load_text(struct str text, const char *name, const struct conf_source *src,
 			  struct conf **ret_conf);
+/*
+ * A server line beside the configuration `of` that runs, for its section `px`: words from the name on. *ret_conf holds it
+ * and nothing else; *ret_srv->id is the line's, or 1. Findings go to `src`. 0, -EINVAL, -ENOMEM. Control.
+ */
+HG_WUR int conf_load_server(const struct conf *of, const struct conf_proxy *px, const char *const *words,
+			    unsigned n, const struct conf_source *src, struct conf **ret_conf,
+			    struct conf_server **ret_srv);
 void conf_free(struct conf *c); /* NULL is ignored */
 
 /* -cc: 1 true, 0 false, -EINVAL with `err`. */

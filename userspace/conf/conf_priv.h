@@ -417,6 +417,9 @@ HG_WUR int keyword_dispatch(struct parser *ps, struct line *l, uint16_t section,
 HG_WUR int keyword_options(struct parser *ps, struct line *l, uint16_t section,
 			   const struct scope *scopes, unsigned n);
 HG_WUR int parser_text(struct parser *ps, struct str text);
+/* source.c: the two ends of a load; the second frees the parser, whatever `r` says of what was between. */
+HG_WUR int parser_init(struct parser *ps, const struct conf_source *src);
+HG_WUR int parser_end(struct parser *ps, int r, struct conf **ret_conf);
 HG_WUR int parser_end_section(struct parser *ps);
 const char *section_list(uint16_t sections, char out[96]);
 /* Of a word found by a row with KW_CALL: what stands in its parentheses. */

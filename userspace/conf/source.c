@@ -211,7 +211,7 @@ static void global_init(struct conf_global *g)
 	list_init(&g->xdp_interfaces);
 }
 
-static int parser_init(struct parser *ps, const struct conf_source *src)
+int parser_init(struct parser *ps, const struct conf_source *src)
 {
 	struct conf *c;
 
@@ -266,7 +266,7 @@ static void parser_free(struct parser *ps)
 	conf_free(ps->conf);
 }
 
-static int load_end(struct parser *ps, int r, struct conf **ret_conf)
+int parser_end(struct parser *ps, int r, struct conf **ret_conf)
 {
 	if (r != -ENOMEM)
 		r = conf_finalize(ps);
@@ -322,7 +322,7 @@ int conf_load(const struct conf_source *src, struct conf **ret_conf)
 		r = define_environment(&ps, files);
 	for (unsigned i = 0; i < src->n_paths && r != -ENOMEM; i++)
 		r = load_path(&ps, src->paths[i]);
-	return load_end(&ps, r, ret_conf);
+	return parser_end(&ps, r, ret_conf);
 }
 
 int conf_load_text(struct str text, const char *name, const struct conf_source *src,
@@ -337,7 +337,7 @@ int conf_load_text(struct str text, const char *name, const struct conf_source *
 		ps.file = arena_strdup(&ps.conf->arena, str_from_cstr(name));
 		r = ps.file ? parser_text(&ps, text) : -ENOMEM;
 	}
-	return load_end(&ps, r, ret_conf);
+	return parser_end(&ps, r, ret_conf);
 }
 
 void conf_free(struct conf *c)

@@ -283,6 +283,11 @@ int check_plans_build(struct check_plans *p, const struct conf *conf, struct err
 	return r;
 }
 
+int check_plans_add(struct check_plans *p, const struct conf_proxy *px, struct err *err)
+{
+	return p->progs[px->index] ? 0 : plan_prog(p, px, err);
+}
+
 void check_plans_free(struct check_plans *p)
 {
 	expr_owned_free(&p->owned);

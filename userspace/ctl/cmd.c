@@ -163,7 +163,7 @@ struct server *cmd_find_server(struct cmd *c, const char *path, struct lb_backen
 {
 	struct str rest = str_from_cstr(path), name;
 	struct conf_proxy *px;
-	struct conf_server *cs;
+	struct server *s;
 
 	if (!path || str_find_char(rest, '/') == SIZE_MAX) {
 		cmd_say(c, "Require 'backend/server'.");
@@ -175,12 +175,12 @@ struct server *cmd_find_server(struct cmd *c, const char *path, struct lb_backen
 		cmd_say(c, "No such backend.");
 		return NULL;
 	}
-	cs = conf_find_server(px, rest);
-	if (!cs) {
+	s = lb_find_server(&c->ctl->registry, name, rest);
+	if (!s || !s->conf) {
 		cmd_say(c, "No such server.");
 		return NULL;
 	}
 	if (ret_be)
 		*ret_be = c->ctl->current->backends[px->index];
-	return c->ctl->current->backends[px->index]->servers[cs->pos_in_backend];
+	return s;
 }

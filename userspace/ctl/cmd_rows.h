@@ -29,6 +29,8 @@ int cmd_show_schema(struct cmd *c);
 int cmd_show_cli_level(struct cmd *c);
 int cmd_expert_mode(struct cmd *c);
 int cmd_experimental_mode(struct cmd *c);
+int cmd_add_server(struct cmd *c);
+int cmd_del_server(struct cmd *c);
 int cmd_set_maxconn_frontend(struct cmd *c);
 int cmd_shutdown_frontend(struct cmd *c);
 int cmd_show_resolvers(struct cmd *c);

@@ -167,8 +167,9 @@ static int each_server(struct cmd *c, const char *name,
 		       void (*fn)(struct cmd *c, const struct conf_proxy *px,
 				  const struct conf_server *cs, const struct server *s))
 {
+	const struct lb_backend *be;
 	bool found = !name;
-	struct list *p, *l;
+	struct list *p;
 
 	list_for_each(p, &c->ctl->current->conf->proxies) {
 		const struct conf_proxy *px = list_entry(p, struct conf_proxy, link);
@@ -176,12 +177,9 @@ static int each_server(struct cmd *c, const char *name,
 		if (!(px->caps & CONF_CAP_BACKEND) || (name && strcmp(name, px->name) != 0))
 			continue;
 		found = true;
-		list_for_each(l, &px->servers) {
-			const struct conf_server *cs = list_entry(l, struct conf_server, link);
-
-			fn(c, px, cs,
-			   c->ctl->current->backends[px->index]->servers[cs->pos_in_backend]);
-		}
+		be = c->ctl->current->backends[px->index];
+		for (unsigned i = 0; i < be->n_servers; i++)
+			fn(c, px, be->servers[i]->conf, be->servers[i]);
 	}
 	return found ? 0 : -1;
 }

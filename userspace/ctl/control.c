@@ -62,6 +62,7 @@ static void control_tick(struct timer *t)
 	health_tick(ctl->health);
 	dns_tick(ctl->dns);
 	lb_rebuild_stale(&ctl->registry);
+	ctl_bury_servers(ctl);
 	control_rotate_tickets(ctl);
 	notify_alive(ctl);
 	if (ctl_has_datapath(ctl)) {

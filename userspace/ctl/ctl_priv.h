@@ -150,6 +150,9 @@ void ctl_edit_pattern(struct mail *m);
 void ctl_sync_patterns(struct deferred *d);
 HG_WUR int ctl_publish_patterns(struct ctl *ctl, struct pat_ref *ref, struct err *err);
 
+/* cmd_server.c: once a second, servers that have gone are freed when no stream can know them. */
+void ctl_bury_servers(struct ctl *ctl);
+
 /* ban.c: a rule's xdp-drop becomes a denied prefix, at once. */
 void ctl_ban(struct mail *m);
 
@@ -186,6 +189,12 @@ HG_WUR int health_create(struct ctl *ctl, struct health **ret_health);
 void health_destroy(struct health *h);
 /* New configuration: checks of servers that stay go on where they were, others start or end. */
 HG_WUR int health_configure(struct health *h, const struct proxy_snapshot *snap);
+/*
+ * A server that `add server` has made: its checks, which somebody has to enable. 0 or -ENOMEM. One that goes,
+ * before it has no configuration any more.
+ */
+HG_WUR int health_add(struct health *h, struct server *s);
+void health_remove(struct health *h, struct server *s);
 /* CLI: set server … health, enable/disable health. */
 void health_set_enabled(struct health *h, struct server *s, bool on);
 void health_force(struct health *h, struct server *s, bool up);

@@ -221,17 +221,12 @@ static int configure_server(struct dns *d, struct server *s, const struct conf_s
 	return user_bind(d, u);
 }
 
-static int configure_proxy(struct dns *d, const struct lb_backend *be, const struct conf_proxy *px)
+static int configure_proxy(struct dns *d, const struct lb_backend *be)
 {
-	struct list *l;
 	int rc = 0;
 
-	list_for_each(l, &px->servers) {
-		const struct conf_server *cs = list_entry(l, struct conf_server, link);
-
-		if (rc == 0)
-			rc = configure_server(d, be->servers[cs->pos_in_backend], cs);
-	}
+	for (unsigned i = 0; i < be->n_servers && rc == 0; i++)
+		rc = configure_server(d, be->servers[i], be->servers[i]->conf);
 	return rc;
 }
 
@@ -254,6 +249,12 @@ static void drop_all(struct dns *d)
 		section_free(list_entry(l, struct dns_section, link));
 }
 
+void dns_remove(struct dns *d, struct server *s)
+{
+	if (s->dns)
+		user_free(s->dns);
+}
+
 int dns_configure(struct dns *d, const struct proxy_snapshot *snap, struct err *err)
 {
 	struct list *l;
@@ -268,7 +269,7 @@ int dns_configure(struct dns *d, const struct proxy_snapshot *snap, struct err *
 	list_for_each(l, &snap->conf->proxies) {
 		const struct conf_proxy *px = list_entry(l, struct conf_proxy, link);
 
-		if (rc == 0 && configure_proxy(d, snap->backends[px->index], px) != 0)
+		if (rc == 0 && configure_proxy(d, snap->backends[px->index]) != 0)
 			rc = err_set(err, -ENOMEM, "out of memory");
 	}
 	if (rc == 0)

@@ -34,6 +34,7 @@ void dns_destroy(struct dns *d); /* NULL is ignored */
  * A new configuration: names that are wanted again go on where they were, others begin or end. 0, or an error after
  * which nothing is looked up until dns_tick() has tried again.
  */
+void dns_remove(struct dns *d, struct server *s); /* a server goes, before it has no configuration any more */
 HG_WUR int dns_configure(struct dns *d, const struct proxy_snapshot *snap, struct err *err);
 void dns_tick(struct dns *d); /* once a second */
 /* `set server fqdn`. 0, -ENOENT (no `resolvers` on its line), -ENOMEM. */

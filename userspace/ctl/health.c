@@ -17,15 +17,7 @@
 
 struct watch *health_find(const struct health *h, const struct server *s)
 {
-	const struct conf_server *cs = s->conf;
-	struct watch *w;
-
-	if (!cs || cs->proxy->index >= h->n_backends || !h->backends[cs->proxy->index].watches)
-		return NULL;
-	if (cs->pos_in_backend >= cs->proxy->n_servers)
-		return NULL;
-	w = h->backends[cs->proxy->index].watches[cs->pos_in_backend];
-	return w && w->srv == s ? w : NULL;
+	return s->conf && h->n_backends ? s->watch : NULL;
 }
 
 /* --- one check ------------------------------------------------------------------------------------ */
@@ -160,7 +152,9 @@ static bool fill_target(const struct watch *w, struct check_target *t)
 	if (px->source.sa.sa_family != AF_UNSPEC && !px->source_client)
 		t->from = &px->source;
 	t->interface = px->source_interface;
-	t->tls = w->h->snap->tls[px->index] ? w->h->snap->tls[px->index][cs->pos_in_backend] : NULL;
+	t->tls = w->srv->own		      ? w->srv->own->tls
+		 : w->h->snap->tls[px->index] ? w->h->snap->tls[px->index][cs->pos_in_backend]
+					      : NULL;
 	/* TLS and PROXY headers are the traffic's; another port need not speak them (check-ssl says so). */
 	t->is_tls = t->tls && (cs->check_ssl || (cs->is_ssl && !is_elsewhere));
 	t->has_h2 = cs->tls.alpn_len && memmem(cs->tls.alpn, cs->tls.alpn_len, "\2h2", 3);
@@ -283,6 +277,7 @@ static struct watch *watch_new(struct health *h, struct server *s)
 		return NULL;
 	w->h = h;
 	w->srv = s;
+	s->watch = w;
 	w->admin = atomic_load(&s->admin);
 	list_init(&w->link);
 	list_init(&w->pending);
@@ -307,6 +302,7 @@ static void watch_free(struct watch *w)
 	/* Those behind may follow in this very walk: they must not point here. */
 	list_del(&w->trackers);
 	health_place_forget(w);
+	w->srv->watch = NULL;
 	mem_free(w);
 }
 
@@ -335,47 +331,29 @@ struct next {
 	struct list fresh; /* watch.link: made for servers that had none */
 };
 
-static int next_fill_backend(struct health *h, struct next *n, struct lb_backend *be,
-			     const struct conf_proxy *px)
+static void next_fill_backend(struct next *n, struct lb_backend *be, const struct conf_proxy *px)
 {
 	struct health_backend *hb = &n->backends[px->index];
 
 	hb->be = be;
 	hb->px = px;
 	list_init(&hb->touched);
-	if (px->is_disabled)
-		return 0;
-	hb->watches = arena_zalloc(&n->arena, (px->n_servers + 1) * sizeof(hb->watches[0]));
-	return hb->watches ? 0 : -ENOMEM;
+	hb->is_watched = !px->is_disabled;
 }
 
-/* Servers that were watched before keep their watch; a server without configuration has left. */
-static void next_keep(struct health *h, struct next *n)
-{
-	struct list *l;
-
-	list_for_each(l, &h->watches) {
-		struct watch *w = list_entry(l, struct watch, link);
-		const struct conf_server *cs = w->srv->conf;
-
-		if (cs && n->backends[cs->proxy->index].watches)
-			n->backends[cs->proxy->index].watches[cs->pos_in_backend] = w;
-	}
-}
-
+/* Servers that were watched before keep their watch. */
 static int next_fill_watches(struct health *h, struct next *n, struct health_backend *hb)
 {
-	for (unsigned i = 0; hb->watches && i < hb->be->n_servers; i++) {
+	for (unsigned i = 0; hb->is_watched && i < hb->be->n_servers; i++) {
 		struct watch *w;
 
-		if (hb->watches[i])
+		if (hb->be->servers[i]->watch)
 			continue;
 		w = watch_new(h, hb->be->servers[i]);
 		if (!w)
 			return -ENOMEM;
 		w->is_fresh = true;
 		list_push_back(&n->fresh, &w->link);
-		hb->watches[i] = w;
 	}
 	return 0;
 }
@@ -395,10 +373,8 @@ static int next_build(struct health *h, const struct proxy_snapshot *snap, struc
 		const struct conf_proxy *px = list_entry(l, struct conf_proxy, link);
 
 		if (r == 0)
-			r = next_fill_backend(h, n, snap->backends[px->index], px);
+			next_fill_backend(n, snap->backends[px->index], px);
 	}
-	if (r == 0)
-		next_keep(h, n);
 	for (unsigned i = 0; r == 0 && i < n->n_backends; i++)
 		r = next_fill_watches(h, n, &n->backends[i]);
 	return r;
@@ -415,7 +391,7 @@ static void next_free(struct next *n)
 	arena_free(&n->arena);
 }
 
-/* Old watches whose place in the new arrays is not theirs belong to servers that have left. */
+/* A server without configuration has left. */
 static void health_drop_gone(struct health *h)
 {
 	struct list *l, *tmp;
@@ -423,7 +399,7 @@ static void health_drop_gone(struct health *h)
 	list_for_each_safe(l, tmp, &h->watches) {
 		struct watch *w = list_entry(l, struct watch, link);
 
-		if (health_find(h, w->srv) != w)
+		if (!w->srv->conf || !h->backends[watch_conf(w)->proxy->index].is_watched)
 			watch_free(w);
 	}
 }
@@ -463,10 +439,11 @@ static void link_tracker(struct health *h, struct watch *w)
 {
 	const struct conf_server *to = watch_conf(w)->track_server;
 	struct health_backend *hb = to ? &h->backends[to->proxy->index] : NULL;
+	struct server *s = hb && hb->is_watched ? lb_find_line(hb->be, to) : NULL;
 
-	if (!hb || !hb->watches)
+	if (!s || !s->watch)
 		return;
-	w->tracked = hb->watches[to->pos_in_backend];
+	w->tracked = s->watch;
 	list_push_back(&w->tracked->trackers, &w->track_link);
 }
 
@@ -553,6 +530,35 @@ int health_configure(struct health *h, const struct proxy_snapshot *snap)
 	log_msg(LOG_LVL_ERR, "health checks are suspended: %s",
 		err.text[0] ? err.text : "out of memory");
 	return r;
+}
+
+/* `add server`, `del server`. */
+int health_add(struct health *h, struct server *s)
+{
+	const struct conf_proxy *px = s->conf->proxy;
+	struct health_backend *hb = h->n_backends ? &h->backends[px->index] : NULL;
+	struct err err = { "" };
+	struct watch *w;
+
+	/* Suspended: health_tick() configures all of it again. */
+	if (!hb || !hb->is_watched)
+		return 0;
+	if ((s->conf->has_check && check_plans_add(&h->plans, px, &err) != 0) ||
+	    !(w = watch_new(h, s)))
+		return -ENOMEM;
+	list_push_back(&h->watches, &w->link);
+	watch_apply_conf(w, hb);
+	health_agent_stop(w);
+	s->agent.is_enabled = false;
+	link_tracker(h, w);
+	health_inherit(w);
+	return 0;
+}
+
+void health_remove(struct health *h, struct server *s)
+{
+	if (s->watch)
+		watch_free(s->watch);
 }
 
 /* --- life ------------------------------------------------------------------------------------------- */

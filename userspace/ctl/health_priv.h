@@ -70,6 +70,8 @@ struct check_plans {
 	struct check_prog **progs; /* by conf_proxy.index; NULL: nothing to check */
 };
 /* 0, -ENOMEM, or -EINVAL (a regular expression; `err` says which). Empty on failure. */
+/* The program of one more section, when it has none: 0 or -ENOMEM. */
+HG_WUR int check_plans_add(struct check_plans *p, const struct conf_proxy *px, struct err *err);
 HG_WUR int check_plans_build(struct check_plans *p, const struct conf *conf, struct err *err);
 void check_plans_free(struct check_plans *p);
 /* The array has room for what a kind needs: CHECK_KIND_STEPS. */
@@ -234,7 +236,7 @@ struct watch {
 struct health_backend {
 	struct lb_backend *be;
 	const struct conf_proxy *px;
-	struct watch **watches; /* by conf_server.pos_in_backend */
+	bool is_watched; /* not disabled */
 	/* while a batch of changes is applied */
 	struct list touched;
 	struct server *last_changed;

@@ -249,7 +249,7 @@ static void section_open(struct page *p, const struct stat_row *r)
 	p->plots = (struct page_plots){ .section = r->v[STAT_PXNAME].str };
 	px = conf_find_proxy(p->ctl->current->conf, name,
 			     r->type == STAT_TYPE_FRONTEND ? CONF_CAP_FRONTEND : CONF_CAP_BACKEND);
-	p->has_form = p->c->is_admin && px && px->n_servers;
+	p->has_form = p->c->is_admin && px && p->ctl->current->backends[px->index]->n_servers;
 	OUT_LIT(t, "<section><div class=head><h2>");
 	out_html(t, name);
 	OUT_LIT(t, " <small>");

@@ -61,10 +61,14 @@ static void quiesce_start_round(struct quiesce *q);
 static void quiesce_answered(struct mail *m)
 {
 	struct quiesce *q = container_of(m, struct quiesce_probe, mail)->q;
+	struct list calls;
 
 	if (--q->missing)
 		return;
-	quiesce_run(&q->in_flight);
+	/* What they ask for is of the next round. */
+	list_init(&calls);
+	list_splice_back(&calls, &q->in_flight);
+	quiesce_run(&calls);
 	quiesce_start_round(q);
 }
 

@@ -323,7 +323,7 @@ static void fill_backend(struct ctl *ctl, const struct conf_proxy *px, const str
 	}
 	set_u32(r, STAT_SLIM, px->fullconn);
 	set_u64(r, STAT_DREQ, c.req_denied);
-	set_str(r, STAT_STATUS, weight || px->n_servers == 0 ? "UP" : "DOWN");
+	set_str(r, STAT_STATUS, weight || be->n_servers == 0 ? "UP" : "DOWN");
 	set_u32(r, STAT_WEIGHT, weight);
 	set_u32(r, STAT_UWEIGHT, uweight);
 	set_u32(r, STAT_ACT, n_active);
@@ -359,16 +359,13 @@ static bool walk_wants_server(const struct stat_filter *f, const struct server *
 static int walk_servers(struct stat_walk *w, const struct conf_proxy *px,
 			const struct lb_backend *be)
 {
-	struct list *l;
-
-	list_for_each(l, &px->servers) {
-		const struct conf_server *cs = list_entry(l, struct conf_server, link);
-		const struct server *s = be->servers[cs->pos_in_backend];
+	for (unsigned i = 0; i < be->n_servers; i++) {
+		const struct server *s = be->servers[i];
 		int rc;
 
 		if (!walk_wants_server(w->f, s))
 			continue;
-		fill_server(w->ctl, px, cs, s, &w->row);
+		fill_server(w->ctl, px, s->conf, s, &w->row);
 		if ((rc = w->fn(w->ctx, &w->row)) != 0)
 			return rc;
 	}

@@ -130,11 +130,10 @@ static int proxy_members(struct sync *s, const struct conf_proxy *px)
 {
 	const struct lb_backend *be = s->backends[px->index];
 	struct dp_member *m = s->members;
-	struct list *l;
 
-	list_for_each(l, &px->servers) {
-		const struct conf_server *cs = list_entry(l, struct conf_server, link);
-		const struct server *srv = be->servers[cs->pos_in_backend];
+	for (unsigned pos = 0; pos < be->n_servers; pos++) {
+		const struct server *srv = be->servers[pos];
+		const struct conf_server *cs = srv->conf;
 		struct addr a = srv->addr.sa.sa_family ? srv->addr : cs->ep.addr;
 		uint8_t raw[16];
 		uint64_t w[2];
@@ -404,7 +403,8 @@ static int sync_proxy(struct sync *s, const struct conf_proxy *px)
 	s->n_quic = 0;
 	if (px->mode == CONF_MODE_L4 && !s->is_marking) {
 		s->n_quic = count_quic_ids(px);
-		s->members = mem_alloc((px->n_servers + 1) * sizeof(*s->members));
+		s->members =
+			mem_alloc((s->backends[px->index]->n_servers + 1) * sizeof(*s->members));
 		s->quic = mem_zalloc((s->n_quic + 1) * sizeof(*s->quic));
 		rc = s->members && s->quic ? proxy_members(s, px)
 					   : err_set(s->err, -ENOMEM, "out of memory");

@@ -12,6 +12,12 @@ struct pick {
 	const struct lb_table *t;
 };
 
+/* A server that was added has a line of its own, and no other, even of its name. */
+static bool is_of_line(const struct server *s, const struct conf_server *cs)
+{
+	return s->own ? s->own->line == cs : strcmp(s->name, cs->name) == 0;
+}
+
 struct server *lb_server_of(struct lb_backend *be, const struct conf_server *cs)
 {
 	const struct lb_table *t = atomic_load_explicit(&be->table, memory_order_acquire);
@@ -19,13 +25,41 @@ struct server *lb_server_of(struct lb_backend *be, const struct conf_server *cs)
 
 	if (!t)
 		return NULL;
-	if (likely(pos < t->n_all && strcmp(t->all[pos]->name, cs->name) == 0))
+	if (likely(pos < t->n_all && is_of_line(t->all[pos], cs)))
 		return t->all[pos];
-	/* A reload moved or removed it. */
+	/* A reload moved or removed it, or `del server`. */
 	for (unsigned i = 0; i < t->n_all; i++)
-		if (strcmp(t->all[i]->name, cs->name) == 0)
+		if (is_of_line(t->all[i], cs))
 			return t->all[i];
 	return NULL;
+}
+
+struct server *lb_server_at(struct lb_backend *be, unsigned pos)
+{
+	const struct lb_table *t = atomic_load_explicit(&be->table, memory_order_acquire);
+
+	return t && pos < t->n_all ? t->all[pos] : NULL;
+}
+
+struct server *lb_added_server(struct lb_backend *be, unsigned *pos)
+{
+	const struct lb_table *t = atomic_load_explicit(&be->table, memory_order_acquire);
+
+	if (!t)
+		return NULL;
+	if (*pos < t->first_added)
+		*pos = t->first_added;
+	return *pos < t->n_all ? t->all[*pos] : NULL;
+}
+
+bool lb_has_server(struct lb_backend *be, const struct server *s)
+{
+	const struct lb_table *t = atomic_load_explicit(&be->table, memory_order_acquire);
+
+	for (unsigned i = 0; t && i < t->n_all; i++)
+		if (t->all[i] == s)
+			return true;
+	return false;
 }
 
 /* xorshift64*: the high half of the product is good enough for dice. */

@@ -204,6 +204,19 @@ struct server_worker {
 	unsigned worker;
 } __attribute__((aligned(HG_CACHE_LINE)));
 
+/*
+ * What a server has of its own that `add server` made; for the others a snapshot holds it. Made by control, read by
+ * workers; goes with the server.
+ */
+struct server_own {
+	struct conf *conf; /* of nothing but its line */
+	struct conf_server *line;
+	struct cert_store *certs; /* NULL: clear */
+	struct tls_client *_Atomic tls; /* of the store; NULL: clear */
+	void (*destroy)(struct server_own *own); /* when the server is freed. Control */
+};
+struct watch; /* ctl/health_priv.h */
+
 struct server {
 	/* --- set at creation or while no worker uses it: control ---------------------------------- */
 	struct list link; /* registry */
@@ -215,6 +228,10 @@ struct server {
 	struct lb_backend *be; /* of the newest snapshot */
 	const struct conf_server *conf; /* of the newest snapshot (NULL: not in it); workers use their snapshot's */
 	struct server *hash_next; /* registry, by name */
+	struct server_own *own; /* NULL: it is in a file; never changes */
+	struct watch *watch; /* control's, ctl/health.c; NULL: nobody looks after it */
+	uint64_t removed_ns; /* added.c: when it was seen to be in no table any more; 0: it may be */
+	bool is_named; /* found by its name */
 	struct dns_user *dns; /* control's, ctl/dns.c: its address comes from names; NULL: it does not */
 	uint64_t hash;
 	bool is_new; /* between lb_registry_prepare() and commit or abort */
@@ -306,6 +323,7 @@ struct lb_backend {
 	const struct conf_proxy *conf; /* newest snapshot */
 	struct stats_row stats, fe_stats; /* fe_stats: for sections with a frontend side */
 	struct rate_meter sess_rate, fe_sess_rate, fe_req_rate;
+	unsigned n_added; /* those of `add server`, also such that have gone and are not yet freed: each counts in refs */
 	struct server **servers; /* by position, newest configuration; control only, workers: lb_server_of() */
 	unsigned n_servers;
 	_Atomic(struct lb_table *) table;
@@ -343,6 +361,7 @@ struct lb_registry {
 	unsigned n_server_buckets, n_backend_buckets; /* powers of two */
 	unsigned n_servers, n_backends;
 	unsigned batch;
+	struct list removed; /* servers whose last streams may still be there: lb_bury_removed() */
 	struct list zombies; /* servers without references that a stale table still holds */
 };
 /* Once a second: marks for the meters of all backends and servers. Control. */
@@ -358,6 +377,8 @@ void lb_registry_fini(struct lb_registry *r);
 /* By name; NULL when there is none (or only a prepared one). Control. */
 struct lb_backend *lb_find_backend(const struct lb_registry *r, struct str name);
 struct server *lb_find_server(const struct lb_registry *r, struct str backend, struct str name);
+/* The server of a line of the newest configuration, NULL: it was deleted. Control. */
+struct server *lb_find_line(const struct lb_backend *be, const struct conf_server *cs);
 /*
  * Runtime objects for every proxy of `c`: found by name or made; state of existing servers is kept.
  * *ret_backends[proxy->index]. Nothing visible changes until lb_registry_commit(). 0, -ENOMEM, -ENOSPC.
@@ -391,6 +412,23 @@ void lb_batch_end(struct lb_registry *r);
 /* Tries again where memory was short; returns how many tables are still stale. */
 unsigned lb_rebuild_stale(struct lb_registry *r);
 
+/*
+ * A server that no file has, at the end of its backend: in maintenance, checks off. Takes `own` when it returns 0. The
+ * backend is in the newest configuration and has no server of that name. -ENOMEM, -ENOSPC: no row for its counters.
+ */
+HG_WUR int lb_add_server(struct lb_registry *r, struct lb_backend *be, struct server_own *own,
+			 struct server **ret_srv, struct err *err);
+/*
+ * A server goes, whatever made it, until a reload: no name, no place in its backend, nothing new for it. Memory
+ * stays for streams that know it. -ENOMEM: nothing has changed.
+ */
+HG_WUR int lb_remove_server(struct lb_registry *r, struct server *s);
+/*
+ * Now and then: frees those of `add server` that have gone and that no stream can know. Clocks of CLOCK_MONOTONIC;
+ * all streams that are alive began at `since_ns` or later.
+ */
+void lb_bury_removed(struct lb_registry *r, uint64_t now_ns, uint64_t since_ns);
+
 /* --- picking (workers) -------------------------------------------------------------------------- */
 
 struct lb_request {
@@ -423,6 +461,14 @@ enum lb_result lb_pick(struct lb_backend *be, const struct lb_request *rq, struc
 const char *lb_result_name(enum lb_result r);
 /* The running server of a line of the stream's configuration, NULL when a reload removed it. Workers. */
 struct server *lb_server_of(struct lb_backend *be, const struct conf_server *cs);
+/*
+ * Every server of the newest configuration, by position; NULL behind the last one. lb_added_server(): of those that
+ * `add server` has made, the one at *pos or the next; NULL: no more. For this call of the worker only.
+ */
+struct server *lb_server_at(struct lb_backend *be, unsigned pos);
+struct server *lb_added_server(struct lb_backend *be, unsigned *pos);
+/* Is it still one of the backend's? `s` may be gone: it is only compared. */
+bool lb_has_server(struct lb_backend *be, const struct server *s);
 /* peak-ewma: a response took that long. Any worker. */
 void server_observe_latency(struct server *s, uint64_t ns);
 /* Takes a slot if the limit allows. */

@@ -43,12 +43,22 @@ struct lb_table {
 	uint16_t *slots; /* maglev: 1 + index into entries */
 	unsigned n_all;
 	struct server **all; /* every server of the newest configuration, by position */
+	unsigned first_added; /* there: behind those of files */
 };
 
 void lb_table_free(void *t); /* NULL is ignored */
 /* The two orders; `n_places` of them, malloc'd. 0 or -ENOMEM. */
 HG_WUR int lb_order_smooth(const struct lb_entry *e, unsigned n, uint32_t total, uint32_t *places);
 HG_WUR int lb_order_map(const struct lb_entry *e, unsigned n, uint32_t total, uint32_t *places);
+
+/* --- registry.c and added.c --- */
+
+HG_WUR int registry_name_server(struct lb_registry *r, struct server *s); /* 0 or -ENOMEM */
+void registry_unname_server(struct lb_registry *r, struct server *s);
+void registry_release_server(struct lb_registry *r, struct server *s); /* one reference less */
+uint64_t registry_server_hash(const struct lb_backend *be, struct str name);
+/* A reload: those that were added leave with the old configuration. */
+void added_retire(struct lb_registry *r, struct server *s);
 
 /* --- between the files --------------------------------------------------------------------------- */
 

@@ -77,6 +77,18 @@ struct server *lb_find_server(const struct lb_registry *r, struct str backend, s
 	return s && !s->is_new ? s : NULL;
 }
 
+struct server *lb_find_line(const struct lb_backend *be, const struct conf_server *cs)
+{
+	uint32_t pos = cs->pos_in_backend;
+
+	if (pos < be->n_servers && be->servers[pos]->conf == cs)
+		return be->servers[pos];
+	for (unsigned i = 0; i < be->n_servers; i++)
+		if (be->servers[i]->conf == cs)
+			return be->servers[i];
+	return NULL;
+}
+
 /* Both tables are chains through hash_next; these are the same three functions for two types. */
 #define NAMES(type, buckets, n_buckets)                                     \
 	static int buckets##_grow(struct lb_registry *r, size_t want)       \
@@ -218,6 +230,9 @@ static int prepare_servers(struct lb_registry *r, struct lb_holds *h, struct lb_
 		int rc;
 
 		BUG_ON(be->n_next_servers >= px->n_servers);
+		/* One that was added leaves with this configuration. */
+		if (s && s->own)
+			s = NULL;
 		if (s && s->is_new)
 			return err_set(err, -EEXIST, "%s: there are two servers named %s", be->name,
 				       cs->name);
@@ -226,6 +241,7 @@ static int prepare_servers(struct lb_registry *r, struct lb_holds *h, struct lb_
 			if (rc != 0)
 				return rc;
 			server_buckets_add(r, s);
+			s->is_named = true;
 			r->n_servers++;
 		}
 		be->next_servers[be->n_next_servers++] = s;
@@ -310,8 +326,7 @@ void lb_registry_abort(struct lb_registry *r, const struct conf *c, struct lb_ba
 
 		if (!s->is_new)
 			continue;
-		server_buckets_del(r, s);
-		r->n_servers--;
+		registry_unname_server(r, s);
 		server_free(r, s);
 	}
 	for (unsigned i = 0; i < h->n_backends; i++) {
@@ -341,6 +356,8 @@ static void commit_backend(struct lb_registry *r, struct lb_backend *be,
 	for (unsigned i = 0; i < be->n_servers; i++) {
 		atomic_store(&old[i]->is_removed, true);
 		old[i]->conf = NULL;
+		if (old[i]->own)
+			added_retire(r, old[i]);
 	}
 	for (unsigned i = 0; i < be->n_next_servers; i++, l = l->next) {
 		struct server *s = be->next_servers[i];
@@ -374,6 +391,24 @@ static void commit_backend(struct lb_registry *r, struct lb_backend *be,
 		lb_wake_waiters(be, be->servers[i]);
 }
 
+/* It is not in the newest configuration. */
+static void backend_left(struct lb_registry *r, struct lb_backend *be)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < be->n_servers; i++) {
+		struct server *s = be->servers[i];
+
+		s->conf = NULL;
+		atomic_store(&s->is_removed, true);
+		if (s->own)
+			added_retire(r, s);
+		else
+			be->servers[n++] = s;
+	}
+	be->n_servers = n;
+}
+
 void lb_registry_commit(struct lb_registry *r, const struct conf *c, struct lb_backend **backends)
 {
 	struct list *l;
@@ -389,21 +424,12 @@ void lb_registry_commit(struct lb_registry *r, const struct conf *c, struct lb_b
 	list_for_each(l, &r->backends) {
 		struct lb_backend *be = list_entry(l, struct lb_backend, link);
 
-		for (unsigned i = 0; !be->conf && i < be->n_servers; i++) {
-			be->servers[i]->conf = NULL;
-			atomic_store(&be->servers[i]->is_removed, true);
-		}
+		if (!be->conf)
+			backend_left(r, be);
 	}
 }
 
 /* --- release ------------------------------------------------------------------------------------- */
-
-static void bury_server(void *arg)
-{
-	struct server *s = arg;
-
-	server_free(s->be->registry, s);
-}
 
 static void bury_backend(void *arg)
 {
@@ -420,12 +446,29 @@ static void after_quiescence(struct lb_registry *r, void (*call)(void *arg), voi
 		call(arg);
 }
 
-static bool table_holds(const struct lb_table *t, const struct server *s)
+static void release_backend(struct lb_registry *r, struct lb_backend *be)
 {
-	for (unsigned i = 0; t && i < t->n_all; i++)
-		if (t->all[i] == s)
-			return true;
-	return false;
+	BUG_ON(!be->refs);
+	if (--be->refs)
+		return;
+	backend_buckets_del(r, be);
+	r->n_backends--;
+	list_del(&be->link);
+	be->n_servers = 0;
+	after_quiescence(r, bury_backend, be);
+}
+
+static void bury_server(void *arg)
+{
+	struct server *s = arg;
+	struct lb_backend *be = s->be;
+	bool was_added = s->own;
+
+	server_free(be->registry, s);
+	if (was_added) {
+		be->n_added--;
+		release_backend(be->registry, be);
+	}
 }
 
 void lb_reap(struct lb_registry *r)
@@ -435,7 +478,7 @@ void lb_reap(struct lb_registry *r)
 	list_for_each_safe(l, tmp, &r->zombies) {
 		struct server *s = list_entry(l, struct server, link);
 
-		if (s->be->is_stale && table_holds(atomic_load(&s->be->table), s))
+		if (s->be->is_stale && lb_has_server(s->be, s))
 			continue;
 		list_del(&s->link);
 		/* Its idle connections are closed by their workers, before they pass an iteration. */
@@ -444,13 +487,38 @@ void lb_reap(struct lb_registry *r)
 	}
 }
 
-static void release_server(struct lb_registry *r, struct server *s)
+uint64_t registry_server_hash(const struct lb_backend *be, struct str name)
+{
+	return server_hash(str_from_cstr(be->name), name);
+}
+
+int registry_name_server(struct lb_registry *r, struct server *s)
+{
+	int rc = server_buckets_grow(r, r->n_servers + 1u);
+
+	if (rc != 0)
+		return rc;
+	server_buckets_add(r, s);
+	s->is_named = true;
+	r->n_servers++;
+	return 0;
+}
+
+void registry_unname_server(struct lb_registry *r, struct server *s)
+{
+	if (!s->is_named)
+		return;
+	server_buckets_del(r, s);
+	s->is_named = false;
+	r->n_servers--;
+}
+
+void registry_release_server(struct lb_registry *r, struct server *s)
 {
 	BUG_ON(!s->refs);
 	if (--s->refs)
 		return;
-	server_buckets_del(r, s);
-	r->n_servers--;
+	registry_unname_server(r, s);
 	list_del(&s->link);
 	atomic_store(&s->is_removed, true);
 	list_push_back(&r->zombies, &s->link);
@@ -462,7 +530,7 @@ void lb_registry_release(struct lb_registry *r, struct lb_backend **backends, un
 
 	BUG_ON(n != h->n_backends);
 	for (unsigned i = 0; i < h->n_servers; i++)
-		release_server(r, h->servers[i]);
+		registry_release_server(r, h->servers[i]);
 	for (unsigned i = 0; i < h->n_backends; i++) {
 		struct lb_backend *be = h->backends[i];
 
@@ -471,18 +539,8 @@ void lb_registry_release(struct lb_registry *r, struct lb_backend **backends, un
 			be->is_stale = false;
 	}
 	lb_reap(r);
-	for (unsigned i = 0; i < h->n_backends; i++) {
-		struct lb_backend *be = h->backends[i];
-
-		BUG_ON(!be->refs);
-		if (--be->refs)
-			continue;
-		backend_buckets_del(r, be);
-		r->n_backends--;
-		list_del(&be->link);
-		be->n_servers = 0;
-		after_quiescence(r, bury_backend, be);
-	}
+	for (unsigned i = 0; i < h->n_backends; i++)
+		release_backend(r, h->backends[i]);
 }
 
 /* --- beginning and end --------------------------------------------------------------------------- */
@@ -498,6 +556,7 @@ void lb_registry_init(struct lb_registry *r, unsigned n_workers, struct stats_ar
 	};
 	list_init(&r->backends);
 	list_init(&r->servers);
+	list_init(&r->removed);
 	list_init(&r->zombies);
 }
 
@@ -505,6 +564,8 @@ void lb_registry_fini(struct lb_registry *r)
 {
 	struct list *l;
 
+	while ((l = list_pop_front(&r->removed)))
+		server_free(r, list_entry(l, struct server, link));
 	while ((l = list_pop_front(&r->zombies)))
 		server_free(r, list_entry(l, struct server, link));
 	while ((l = list_pop_front(&r->servers)))

@@ -162,6 +162,8 @@ void server_free(struct lb_registry *r, struct server *s)
 		return;
 	if (r->backends_area)
 		stats_row_put(r->backends_area, &s->stats);
+	if (s->own)
+		s->own->destroy(s->own);
 	mem_free(s->name);
 	mem_free(s->backend_name);
 	lb_free_aligned(s->w);

@@ -243,8 +243,12 @@ static int table_build(const struct lb_backend *be, unsigned n_active, struct lb
 	t->entries = mem_alloc(n * sizeof(t->entries[0]));
 	t->all = mem_alloc(n * sizeof(t->all[0]));
 	if (t->entries && t->all) {
-		for (unsigned i = 0; i < be->n_servers; i++)
+		t->first_added = be->n_servers;
+		for (unsigned i = 0; i < be->n_servers; i++) {
 			t->all[i] = be->servers[i];
+			if (t->all[i]->own && i < t->first_added)
+				t->first_added = i;
+		}
 		t->n_all = be->n_servers;
 		table_elect(t, be, n_active);
 		rc = table_fill(t, be);

@@ -27,6 +27,8 @@ void persist_rules_run(struct stream *st)
 static struct server *server_by_dynamic(const struct stream *st, struct str value)
 {
 	struct list *pos;
+	struct server *s;
+	unsigned n = 0;
 	uint64_t v = 0;
 
 	if (value.len != DYNAMIC_LEN)
@@ -39,25 +41,37 @@ static struct server *server_by_dynamic(const struct stream *st, struct str valu
 		v = v << 4 | (uint64_t)((d[0] <= '9' ? d[0] - '0' : d[0] - 'a' + 10));
 	}
 	list_for_each(pos, &st->be->servers) {
-		struct server *s = lb_server_of(st->be_rt,
-						list_entry(pos, struct conf_server, link));
-
+		s = lb_server_of(st->be_rt, list_entry(pos, struct conf_server, link));
 		if (v && s && atomic_load_explicit(&s->dynamic_cookie, memory_order_relaxed) == v)
 			return s;
 	}
+	for (; (s = lb_added_server(st->be_rt, &n)); n++)
+		if (v && atomic_load_explicit(&s->dynamic_cookie, memory_order_relaxed) == v)
+			return s;
 	return NULL;
 }
 
-static struct conf_server *server_by_cookie(const struct conf_proxy *px, struct str value)
+static bool has_cookie(const struct conf_server *cs, struct str value)
 {
-	struct list *pos;
+	return cs->cookie && str_is_eq(str_from_cstr(cs->cookie), value);
+}
 
-	list_for_each(pos, &px->servers) {
-		struct conf_server *cs = list_entry(pos, struct conf_server, link);
+/* NULL: no server says so, or it is gone. */
+static struct server *server_by_cookie(struct stream *st, struct str value)
+{
+	struct server *s = NULL;
+	struct list *l;
+	unsigned pos = 0;
 
-		if (cs->cookie && str_is_eq(str_from_cstr(cs->cookie), value))
-			return cs;
+	list_for_each(l, &st->be->servers) {
+		const struct conf_server *cs = list_entry(l, struct conf_server, link);
+
+		if (has_cookie(cs, value) && (s = lb_server_of(st->be_rt, cs)))
+			return s;
 	}
+	for (; (s = lb_added_server(st->be_rt, &pos)); pos++)
+		if (has_cookie(s->own->line, value))
+			return s;
 	return NULL;
 }
 
@@ -194,8 +208,7 @@ static struct str cookie_value(struct stream *st, struct str id)
 
 static void cookie_found(struct stream *st, struct str id)
 {
-	const struct conf_server *cs = server_by_cookie(st->be, id);
-	struct server *s = cs ? lb_server_of(st->be_rt, cs) : NULL;
+	struct server *s = server_by_cookie(st, id);
 
 	if (!s && st->be->cookie.dynamic)
 		s = server_by_dynamic(st, id);

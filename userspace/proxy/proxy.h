@@ -63,6 +63,7 @@ struct proxy_shared {
 	_Atomic uint32_t pattern_edits; /* changes of lists under way to control */
 	_Atomic uint32_t bans; /* mails of xdp-drop under way to control */
 	_Atomic uint64_t bans_lost; /* not sent: too many under way, or no memory */
+	_Atomic uint32_t n_removed; /* control: servers that are gone and not yet freed */
 	_Atomic uint64_t n_invalid; /* messages that broke HTTP/1: ids of `show errors` */
 	uint64_t start_wall_ns; /* of the process; set before the first worker starts */
 	struct source_view sources; /* likewise: what the kernel tier knows of clients */
@@ -118,6 +119,11 @@ HG_WUR int worker_start(const struct worker_opts *o, struct worker **ret_worker)
 struct mailbox *worker_mailbox(struct worker *w);
 unsigned worker_index(const struct worker *w);
 void *worker_owner(const struct worker *w);
+/*
+ * No stream of this worker began before (CLOCK_MONOTONIC), as of the worker's last second in which
+ * shared->n_removed was not 0; 0: there was none.
+ */
+uint64_t worker_oldest_stream(const struct worker *w);
 const struct loop_stats *worker_loop_stats(const struct worker *w); /* racy reads, for display */
 
 /* Control asks; each is a mail to the worker. */

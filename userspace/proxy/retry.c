@@ -132,6 +132,17 @@ static void dial_source(struct stream *st, struct dial_plan *p)
 	p->opts.from = p->from.sa.sa_family ? &p->from : NULL;
 }
 
+static struct tls_client *tls_of(const struct stream *st)
+{
+	const struct proxy_snapshot *snap = st->snap;
+
+	if (unlikely(st->srv->own))
+		return st->srv->own->tls;
+	return snap->tls && snap->tls[st->be->index]
+		       ? snap->tls[st->be->index][st->srv_conf->pos_in_backend]
+		       : NULL;
+}
+
 /* Everything but the address. */
 static void dial_plan(struct stream *st, struct dial_plan *p)
 {
@@ -145,10 +156,8 @@ static void dial_plan(struct stream *st, struct dial_plan *p)
 	o->rcvbuf = be->conf->global.rcvbuf_server;
 	o->sndbuf = be->conf->global.sndbuf_server;
 	dial_source(st, p);
-	if (st->srv_conf && st->snap->tls && st->snap->tls[be->index])
-		o->tls = st->srv_conf->is_ssl
-				 ? st->snap->tls[be->index][st->srv_conf->pos_in_backend]
-				 : NULL;
+	if (st->srv_conf && st->srv_conf->is_ssl)
+		o->tls = tls_of(st);
 	if (o->tls && st->srv_conf->sni)
 		o->sni = expr_eval_str(st->srv_conf->sni, stream_subject(st));
 	if (o->tls && !(st->flags & STREAM_IS_TCP) && is_http1_only(st) &&
@@ -211,7 +220,9 @@ static struct conn *take_idle(struct stream *st, uint64_t key)
 	if (!c || cl->own_srv != st->srv)
 		return NULL;
 	cl->own = NULL;
-	if (c->pool_key == key && conn_is_reusable(c))
+	/* An older one was to a server that had this place in memory before. */
+	if (c->pool_key == key && conn_is_reusable(c) &&
+	    c->since_ns >= atomic_load_explicit(&st->srv->addr_changed_ns, memory_order_relaxed))
 		return c;
 	conn_close(c, false);
 	return NULL;

@@ -318,6 +318,8 @@ enum step phase_service_send(struct stream *st);
 enum step phase_end(struct stream *st); /* stream.c */
 
 /* stream_srv.c: the server side of a stream */
+/* A line of the stream's configuration, or one that `add server` has made; NULL: neither, or gone. */
+struct server *server_named(struct lb_backend *be, const struct conf_proxy *px, struct str name);
 void stream_drop_server_conn(struct stream *st, bool reset);
 void stream_attach_conn(struct stream *st, struct conn *c);
 void stream_detach_conn(struct stream *st); /* the connection is the caller's */

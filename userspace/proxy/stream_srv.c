@@ -12,6 +12,18 @@
 
 /* --- choosing --------------------------------------------------------------------------------------- */
 
+struct server *server_named(struct lb_backend *be, const struct conf_proxy *px, struct str name)
+{
+	const struct conf_server *cs = conf_find_server(px, name);
+	struct server *s = cs ? lb_server_of(be, cs) : NULL;
+	unsigned pos = 0;
+
+	for (; !s && (s = lb_added_server(be, &pos)); pos++)
+		if (!str_is_eq(str_from_cstr(s->name), name))
+			s = NULL;
+	return s;
+}
+
 /* use-server rules: a server of this backend, whatever the algorithm says. */
 static struct server *pick_use_server(struct stream *st)
 {
@@ -20,13 +32,16 @@ static struct server *pick_use_server(struct stream *st)
 	list_for_each(pos, &st->be->use_servers) {
 		struct conf_use_server *u = list_entry(pos, struct conf_use_server, link);
 		const struct conf_server *cs = u->server;
+		struct server *s;
 
 		if (u->cond && cond_eval(u->cond, stream_subject(st)) <= 0)
 			continue;
 		if (u->name) {
 			struct str name = logfmt_eval_str(u->name, stream_subject(st));
 
-			cs = name.p ? conf_find_server(st->be, name) : NULL;
+			if (name.p && (s = server_named(st->be_rt, st->be, name)))
+				return s;
+			continue;
 		}
 		if (cs)
 			return lb_server_of(st->be_rt, cs);
@@ -42,17 +57,15 @@ static struct server *pick_rdp(struct stream *st)
 {
 	struct str text = expr_eval_str(st->be->rdp_cookie, stream_subject(st));
 	struct str ip = str_cut(&text, '.'), port = str_cut(&text, '.');
+	struct server *s;
 	uint64_t a, p;
-	struct list *pos;
 
 	if (str_to_u64(ip, &a) || a > UINT32_MAX || str_to_u64(port, &p) || p > UINT16_MAX)
 		return NULL;
-	list_for_each(pos, &st->be->servers) {
-		struct server *s = lb_server_of(st->be_rt,
-						list_entry(pos, struct conf_server, link));
+	for (unsigned pos = 0; (s = lb_server_at(st->be_rt, pos)); pos++) {
 		struct addr at;
 
-		if (!s || !server_is_usable(s))
+		if (!server_is_usable(s))
 			continue;
 		server_get_addr(s, &at);
 		if (at.sa.sa_family == AF_INET && le32toh(at.in.sin_addr.s_addr) == a &&
@@ -119,6 +132,8 @@ static const struct conf_server *server_conf(const struct stream *st, const stru
 {
 	uint64_t generation = st->snap->snap.generation;
 
+	if (unlikely(srv->own))
+		return srv->own->line;
 	if (unlikely(sw->conf_generation != generation)) {
 		sw->conf = conf_find_server(st->be, str_from_cstr(srv->name));
 		sw->conf_generation = generation;
@@ -162,7 +177,8 @@ static struct server *pick_last(const struct stream *st)
 	default:
 		return NULL;
 	}
-	if (!s || s == st->avoid || s->be != st->be_rt || !server_is_usable(s))
+	if (!s || s == st->avoid || !lb_has_server(st->be_rt, s) || s->be != st->be_rt ||
+	    !server_is_usable(s))
 		return NULL;
 	/* max-keep-alive-queue: how long a queue this is worth; none said, any. */
 	max = atomic_load_explicit(&s->maxconn, memory_order_relaxed);

@@ -86,11 +86,8 @@ static bool count_find(const struct count_asker *a, enum subject_count c, struct
 		return false;
 	t->be = a->snap->backends[t->px->index];
 	t->srv = name.len ? NULL : a->srv;
-	if (srv.p) {
-		const struct conf_server *cs = conf_find_server(t->px, srv);
-
-		t->srv = cs ? lb_server_of(t->be, cs) : NULL;
-	}
+	if (srv.p)
+		t->srv = server_named(t->be, t->px, srv);
 	return true;
 }
 
@@ -106,15 +103,13 @@ static bool free_places(const struct server *s, uint32_t *ret)
 
 static int64_t count_servers(const struct count_target *t, enum subject_count c)
 {
-	struct list *pos;
+	struct server *s;
 	int64_t n = 0;
 
-	list_for_each(pos, &t->px->servers) {
-		const struct conf_server *cs = list_entry(pos, struct conf_server, link);
-		struct server *s = lb_server_of(t->be, cs);
+	for (unsigned pos = 0; (s = lb_server_at(t->be, pos)); pos++) {
 		uint32_t max, cur, places = 0;
 
-		if (!s || !server_is_usable(s))
+		if (!server_is_usable(s))
 			continue;
 		max = atomic_load_explicit(&s->maxconn, memory_order_relaxed);
 		cur = atomic_load_explicit(&s->cur, memory_order_relaxed);

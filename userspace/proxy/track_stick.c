@@ -75,6 +75,17 @@ static const struct conf_server *find_by_name_hash(const struct conf_proxy *px, 
 	return NULL;
 }
 
+/* Of those that `add server` has made; `name` 0: by number. */
+static struct server *find_added(struct stream *st, uint64_t id, uint64_t name)
+{
+	struct server *s;
+
+	for (unsigned pos = 0; (s = lb_added_server(st->be_rt, &pos)); pos++)
+		if (name ? server_name_hash(s->own->line) == name : s->own->line->id == id)
+			return s;
+	return NULL;
+}
+
 static struct server *find_server(struct stream *st, struct stick_table *t, struct str key)
 {
 	const struct conf_server *cs = NULL;
@@ -94,6 +105,8 @@ static struct server *find_server(struct stream *st, struct stick_table *t, stru
 	}
 	stick_close(&ref, NULL, now_ms(st));
 	srv = cs ? lb_server_of(st->be_rt, cs) : NULL;
+	if (!srv)
+		srv = find_added(st, id, name);
 	if (!srv || server_is_usable(srv) || stream_may_use_down(st))
 		return srv;
 	return NULL;

@@ -65,18 +65,48 @@ void worker_adopt(struct worker *w)
 
 /* --- time ------------------------------------------------------------------------------------------- */
 
+static void tick_server(struct worker *w, struct server *s, const struct conf_server *cs)
+{
+	if (s && s->w[w->o.index].n_idle)
+		idle_purge(s, w->o.index, cs->pool_purge_delay, false);
+}
+
 static void tick_backend(struct worker *w, const struct conf_proxy *px)
 {
 	struct lb_backend *be = w->snap->backends[px->index];
+	unsigned added = 0;
+	struct server *s;
 	struct list *pos;
 
 	list_for_each(pos, &px->servers) {
 		struct conf_server *cs = list_entry(pos, struct conf_server, link);
-		struct server *s = lb_server_of(be, cs);
 
-		if (s && s->w[w->o.index].n_idle)
-			idle_purge(s, w->o.index, cs->pool_purge_delay, false);
+		tick_server(w, lb_server_of(be, cs), cs);
 	}
+	for (; (s = lb_added_server(be, &added)); added++)
+		tick_server(w, s, s->own->line);
+}
+
+/* For control, while servers that have gone are to be freed: who of us may know them. */
+static void tell_oldest_stream(struct worker *w)
+{
+	uint64_t oldest = loop_now(w->loop);
+	struct list *pos;
+
+	if (likely(!atomic_load_explicit(&w->o.shared->n_removed, memory_order_relaxed)))
+		return;
+	list_for_each(pos, &w->streams) {
+		const struct stream *st = list_entry(pos, struct stream, link);
+
+		if (st->start_ns < oldest)
+			oldest = st->start_ns;
+	}
+	atomic_store_explicit(&w->oldest_stream_ns, oldest, memory_order_release);
+}
+
+uint64_t worker_oldest_stream(const struct worker *w)
+{
+	return atomic_load_explicit(&w->oldest_stream_ns, memory_order_acquire);
 }
 
 static void on_tick(struct timer *t)
@@ -90,6 +120,7 @@ static void on_tick(struct timer *t)
 		if (px->caps & CONF_CAP_BACKEND && px->mode != CONF_MODE_L4)
 			tick_backend(w, px);
 	}
+	tell_oldest_stream(w);
 	timer_start(w->loop, &w->tick, TICK_NS);
 }
 
@@ -164,19 +195,15 @@ void worker_begin_drain(struct worker *w)
 
 static void close_idle_servers(struct worker *w)
 {
-	struct list *pos, *spos;
+	struct list *pos;
 
 	list_for_each(pos, &w->snap->conf->proxies) {
 		struct conf_proxy *px = list_entry(pos, struct conf_proxy, link);
 		struct lb_backend *be = w->snap->backends[px->index];
+		struct server *s;
 
-		list_for_each(spos, &px->servers) {
-			struct server *s = lb_server_of(be,
-							list_entry(spos, struct conf_server, link));
-
-			if (s)
-				idle_purge(s, w->o.index, 0, true);
-		}
+		for (unsigned i = 0; (s = lb_server_at(be, i)); i++)
+			idle_purge(s, w->o.index, 0, true);
 	}
 }
 

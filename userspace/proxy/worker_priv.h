@@ -65,6 +65,7 @@ struct worker {
 	struct hg_worker_counters *ctr;
 	uint64_t req_ids, req_ids_end; /* batch of shared->req_counter */
 	uint64_t pool_seed; /* of the keys of server connections; secret */
+	_Atomic uint64_t oldest_stream_ns; /* for control, see worker_oldest_stream() */
 	bool is_draining, is_stopping;
 	bool is_over; /* the thread has ended: late mails do nothing */
 	void (*on_drained)(struct worker *w);
