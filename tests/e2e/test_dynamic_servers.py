@@ -2,9 +2,10 @@
 """Servers that come and go while the configuration stays: `add server`, `del server`."""
 
 import re
+import socket
 import time
 
-from conftest import SLOW, ScriptedServer, connect, keepalive_server, raw, read_head, reply, wait_for
+from conftest import SLOW, ScriptedServer, connect, keepalive_server, raw, read_head, recv_all, reply, wait_for
 from load import Clients
 
 CFG = """
@@ -125,9 +126,24 @@ def test_deleted_only_without_connections(one, daemon):
     wait_for("the request", lambda: d.stat("be", "d1")["scur"] == "1")
     d.cli("disable server be/d1")
     assert d.cli("del server be/d1").strip() == "Server still has connections attached to it, cannot remove it."
-    Holder.is_open = True
-    assert c.recv(4096).endswith(b"2")
-    assert wait_for("the end", lambda: d.cli("del server be/d1").strip() == "Server deleted.")
+    assert d.cli("wait 30 srv-removable be/d1").strip() == ("Wait delay expired. Server still has connections attached to it, "
+                                                           "cannot remove it.")
+    assert d.cli("wait 30").strip() == "Done."
+    assert d.cli("wait 30s srv-removable be/s1").strip() == "Failed. Only servers in maintenance mode can be deleted."
+    assert d.cli("wait 30s srv-removable be/nobody").strip() == "Failed. No such server."
+    assert d.cli("wait x").startswith("Usage: wait ") and d.cli("wait 1 nonsense").startswith("Usage: wait ")
+    # Commands behind it run when it is over; one whose client goes away leaves nothing.
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(str(d.sock))
+        s.sendall(b"wait 30s srv-removable be/d1\n")
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(20 * SLOW)
+        s.connect(str(d.sock))
+        s.sendall(b"wait 20s srv-removable be/d1; del server be/d1\n")
+        s.shutdown(socket.SHUT_WR)
+        Holder.is_open = True
+        assert c.recv(4096).endswith(b"2")
+        assert recv_all(s).decode().split("\n\n") == ["Done.", "Server deleted.", ""]
     assert set(who(one, 3)) == {"1"}
     assert who(one, 1, extra=b"Cookie: SRV=c2\r\n") == ["1"]
 

@@ -154,6 +154,20 @@ def test_drain_by_the_runtime_api(balanced):
     settle(balanced.client, {"web1", "web2", "web3"})
 
 
+def test_servers_come_and_go(balanced):
+    """`del server` of one that the file has, `add server` of its address under another name."""
+    d = balanced.daemon
+    assert d.cli("del server web/web3").strip() == "Only servers in maintenance mode can be deleted."
+    assert d.cli("disable server web/web3; wait 5s srv-removable web/web3; del server web/web3").split("\n\n")[-2] == "Server deleted."
+    settle(balanced.client, {"web1", "web2"})
+    assert d.cli("add server web/other 10.10.0.13:80 check inter 200 rise 2 fall 2").strip() == "New server registered."
+    assert get(balanced.client, f"http://{VIP}/", 20) == {"web1", "web2"}
+    d.cli("enable server web/other; enable health web/other")
+    settle(balanced.client, {"web1", "web2", "web3"})
+    d.wait_server("web", "other", "UP")
+    assert "10.10.0.13" in d.cli("show backends")
+
+
 class Pinger(threading.Thread):
     """One connection at a time, keep-alive requests on a long one and short ones beside it; every failure is kept."""
 

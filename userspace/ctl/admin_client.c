@@ -34,6 +34,11 @@ static void client_free(struct admin_client *ac)
 		ring_watch_stop(ac->watch, true);
 		ac->is_pending = false;
 	}
+	if (ac->wait) {
+		cmd_wait_drop(ac->wait);
+		ac->wait = NULL;
+		ac->is_pending = false;
+	}
 	ac->is_dead = true;
 	if (ac->is_pending)
 		return; /* admin_finish() comes back to us */

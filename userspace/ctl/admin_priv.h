@@ -40,10 +40,13 @@ struct admin_client {
 	enum conf_level level;
 	bool exposes_fd; /* listening sockets may be asked for */
 	struct ring_watch *watch; /* `show events -w` runs; NULL: it does not */
+	struct cmd_wait *wait; /* `wait` runs; NULL: it does not */
 	bool to_worker; /* of a master: where commands without a prefix go */
 	bool is_expert, is_experimental; /* said, and without effect */
 	bool is_prompt, is_pending, input_ended, wants_close, is_dead;
 };
+
+void cmd_wait_drop(struct cmd_wait *w); /* cmd_wait.c: its client is gone */
 
 /* Opens one more socket. admin.c */
 HG_WUR int admin_open_socket(struct admin *a, const struct conf_stats_socket *cs, struct err *err);

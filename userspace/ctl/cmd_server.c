@@ -196,14 +196,16 @@ static bool has_connections(const struct server *s)
 	return sum.used_conns > 0;
 }
 
-/* NULL: it may go. Its idle connections do not count: they are closed. */
-static const char *server_why_not_removable(const struct ctl *ctl, const struct server *s)
+const char *server_why_not_removable(const struct ctl *ctl, const struct server *s,
+				     bool *ret_may_pass)
 {
+	*ret_may_pass = false;
 	if (is_referenced(ctl, s->conf))
 		return "This server cannot be removed at runtime due to other configuration "
 		       "elements pointing to it.";
 	if (!(atomic_load(&s->admin) & SERVER_MAINT_MASK))
 		return "Only servers in maintenance mode can be deleted.";
+	*ret_may_pass = true;
 	if (has_connections(s))
 		return "Server still has connections attached to it, cannot remove it.";
 	return NULL;
@@ -212,8 +214,9 @@ static const char *server_why_not_removable(const struct ctl *ctl, const struct 
 int cmd_del_server(struct cmd *c)
 {
 	struct server *s = cmd_find_server(c, cmd_arg(c, 0), NULL);
-	const char *why = s ? server_why_not_removable(c->ctl, s) : NULL;
 	struct ctl *ctl = c->ctl;
+	bool may_pass;
+	const char *why = s ? server_why_not_removable(ctl, s, &may_pass) : NULL;
 
 	if (!s)
 		return 0;

@@ -109,6 +109,8 @@ static const struct cmd_row session_rows[] = {
 	{ "quit", U, cmd_quit, "", "close the connection" },
 	{ "set timeout cli", U, cmd_set_timeout, "<delay>",
 	  "idle time after which the connection is closed" },
+	{ "wait", U, cmd_wait, "<delay> [srv-removable <bk>/<srv>]",
+	  "go on after so many milliseconds, or as soon as the server can be deleted" },
 	{ "user", U, cmd_user, "", "lower the level of this connection to user" },
 	{ NULL, U, NULL, NULL, NULL },
 };
