@@ -3,9 +3,10 @@
 
 import re
 import socket
+import ssl
 import time
 
-from conftest import SLOW, ScriptedServer, connect, keepalive_server, raw, read_head, recv_all, reply, wait_for
+from conftest import SLOW, ScriptedServer, connect, keepalive_server, make_cert, raw, read_head, recv_all, reply, wait_for
 from load import Clients
 
 CFG = """
@@ -106,6 +107,43 @@ def test_answers_and_states(one, daemon):
     assert "Success=1" in d.cli("reload")
     assert row(d, "d1") is None and row(d, "d1", "map") is None and row(d, "s2", "map")["srv_port"] == "9001"
     assert set(who(one, 4)) == {"1"}
+
+
+def test_tls_and_a_new_certificate(one, daemon):
+    """TLS by the line's own options; a certificate that is replaced at run time reaches servers that were added, too."""
+    certs = one.lab.dir
+    make_cert(certs / "a.pem", ["a.example"])
+    make_cert(certs / "b.pem", ["b.example"])
+    ctx = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ctx.load_cert_chain(certs / "a.pem")
+    ctx.load_verify_locations(certs / "a.pem")
+    ctx.load_verify_locations(certs / "b.pem")
+    ctx.verify_mode = ssl.CERT_REQUIRED
+    seen = []
+
+    def handle(s, c, n):
+        with ctx.wrap_socket(c, server_side=True) as t:
+            seen.append(dict(x[0] for x in t.getpeercert()["subject"])["commonName"])
+            if read_head(t):
+                t.sendall(reply(b"2", headers=("Connection: close",)))
+
+    one.keep = [*servers(one)[:1], ScriptedServer(one, "127.0.0.1", 9003, handle)]
+    mine = certs / "client.pem"
+    mine.write_text((certs / "a.pem").read_text())
+    d = daemon(one, CFG + f"backend other\n    server o 127.0.0.1:9003 ssl ca-file {certs}/a.pem crt {mine}\n")
+    # A file that nothing else uses is read now.
+    assert d.cli(f"add server be/u 127.0.0.1:9003 ssl verify none crt {certs}/b.pem cookie u; enable server be/u").startswith("New ")
+    assert who(one, 1, extra=b"Cookie: SRV=u\r\n") == ["2"] and seen == ["b.example"]
+    assert "ca-file" in d.cli("add server be/t 127.0.0.1:9003 ssl")
+    assert d.cli(f"add server be/t 127.0.0.1:9003 ssl ca-file {certs}/a.pem sni str(a.example) crt {mine} cookie t").strip() == (
+        "New server registered.")
+    d.cli("enable server be/t")
+    assert who(one, 1, extra=b"Cookie: SRV=t\r\n") == ["2"]
+    d.cli(f"set ssl cert {mine} <<\n{(certs / 'b.pem').read_text()}\n")
+    assert "Success" in d.cli(f"commit ssl cert {mine}")
+    assert who(one, 1, extra=b"Cookie: SRV=t\r\n") == ["2"]
+    assert seen == ["b.example", "a.example", "b.example"]
+    assert d.cli("disable server be/t; wait 5s srv-removable be/t; del server be/t").split("\n\n")[-2] == "Server deleted."
 
 
 def test_deleted_only_without_connections(one, daemon):

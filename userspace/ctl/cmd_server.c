@@ -16,6 +16,8 @@
 
 static void own_destroy(struct server_own *own)
 {
+	if (own->tls && !own->certs)
+		tls_client_release(own->tls);
 	cert_store_free(own->certs);
 	conf_free(own->conf);
 	mem_free(own);
@@ -52,19 +54,29 @@ static bool choose_id(struct cmd *c, const struct lb_backend *be, struct conf_se
 	return true;
 }
 
+/*
+ * From the certificates that run, where the runtime API may change them later; files that those do not have are read
+ * now, into a store of the server's own.
+ */
 static int build_tls(struct ctl *ctl, struct server_own *own, struct err *err)
 {
+	const struct conf_global *g = &ctl->current->conf->global;
 	struct tls_client *tls;
 	int rc;
 
 	if (!own->line->needs_tls)
 		return 0;
-	rc = cert_store_new(ctl->current->certs, &own->certs, err);
-	if (rc == 0)
-		rc = tls_client_new(own->certs, own->line, &ctl->current->conf->global, &tls, err);
-	if (rc != 0)
-		return rc;
-	cert_store_freeze(own->certs);
+	rc = tls_client_new(ctl->current->certs, own->line, g, &tls, err);
+	if (rc == 0) {
+		tls_client_retire(tls); /* the server's: it may outlive the store */
+	} else {
+		rc = cert_store_new(ctl->current->certs, &own->certs, err);
+		if (rc == 0)
+			rc = tls_client_new(own->certs, own->line, g, &tls, err);
+		if (rc != 0)
+			return rc;
+		cert_store_freeze(own->certs);
+	}
 	atomic_init(&own->tls, tls);
 	return 0;
 }

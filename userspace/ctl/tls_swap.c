@@ -15,20 +15,36 @@ struct swap {
 	unsigned n_clients;
 };
 
+typedef int client_fn(struct ctl *ctl, struct conf_proxy *px, struct conf_server *srv,
+		      struct swap *sw, struct err *err);
+
+/* Those of `add server`, but for files that nobody can change. */
+static int each_added(struct ctl *ctl, struct conf_proxy *px, client_fn *fn, struct swap *sw,
+		      struct err *err)
+{
+	const struct lb_backend *be = ctl->current->backends[px->index];
+	int rc = 0;
+
+	for (unsigned i = 0; i < be->n_servers && rc == 0; i++) {
+		const struct server_own *own = be->servers[i]->own;
+
+		if (own && own->line->needs_tls && !own->certs)
+			rc = fn(ctl, px, own->line, sw, err);
+	}
+	return rc;
+}
+
 /* Calls `fn` for every server line that speaks TLS. */
-static int each_client(struct ctl *ctl,
-		       int (*fn)(struct ctl *ctl, struct conf_proxy *px, struct conf_server *srv,
-				 struct swap *sw, struct err *err),
-		       struct swap *sw, struct err *err)
+static int each_client(struct ctl *ctl, client_fn *fn, struct swap *sw, struct err *err)
 {
 	struct list *p, *l;
+	int rc;
 
 	list_for_each(p, &ctl->current->conf->proxies) {
 		struct conf_proxy *px = list_entry(p, struct conf_proxy, link);
 
 		list_for_each(l, &px->servers) {
 			struct conf_server *srv = list_entry(l, struct conf_server, link);
-			int rc;
 
 			if (!srv->needs_tls)
 				continue;
@@ -36,6 +52,9 @@ static int each_client(struct ctl *ctl,
 			if (rc)
 				return rc;
 		}
+		rc = each_added(ctl, px, fn, sw, err);
+		if (rc)
+			return rc;
 	}
 	return 0;
 }
@@ -57,10 +76,14 @@ static int build_client(struct ctl *ctl, struct conf_proxy *px, struct conf_serv
 static int put_client(struct ctl *ctl, struct conf_proxy *px, struct conf_server *srv,
 		      struct swap *sw, struct err *err)
 {
-	struct tls_client *_Atomic *at = &ctl->current->tls[px->index][srv->pos_in_backend];
-	struct tls_client *old = atomic_exchange_explicit(at, sw->clients[sw->n_clients++],
-							  memory_order_acq_rel);
+	struct server *s = lb_find_line(ctl->current->backends[px->index], srv);
+	struct tls_client *_Atomic *at =
+		s && s->own ? &s->own->tls : &ctl->current->tls[px->index][srv->pos_in_backend];
+	struct tls_client *new = sw->clients[sw->n_clients++];
+	struct tls_client *old = atomic_exchange_explicit(at, new, memory_order_acq_rel);
 
+	if (s && s->own)
+		tls_client_retire(new); /* the server's, not the store's */
 	tls_client_retire(old);
 	quiesce_after(&ctl->registry, tls_client_release, old);
 	return 0;

@@ -211,8 +211,8 @@ struct server_worker {
 struct server_own {
 	struct conf *conf; /* of nothing but its line */
 	struct conf_server *line;
-	struct cert_store *certs; /* NULL: clear */
-	struct tls_client *_Atomic tls; /* of the store; NULL: clear */
+	struct cert_store *certs; /* with files of its own; NULL: of those that run, which may change */
+	struct tls_client *_Atomic tls; /* NULL: clear */
 	void (*destroy)(struct server_own *own); /* when the server is freed. Control */
 };
 struct watch; /* ctl/health_priv.h */
