@@ -171,6 +171,36 @@ static void test_name_is_taken_over(void **state)
 	fx_fini(&f);
 }
 
+/* Every line finds its server, and only it, whichever have gone. */
+static void test_lines_after_deletions(void **state)
+{
+	static const unsigned gone[] = { 0, 5, 6, 19, 12 };
+	struct added a;
+	struct fx f;
+
+	fx_init(&f, 1, 20);
+	fx_commit(&f);
+	added_init(&a, &f, "d1", 40);
+	add(&f, &a);
+	for (size_t i = 0; i < ARRAY_SIZE(gone); i++) {
+		struct server *s = lb_server_of(f.be, &f.s.cs[gone[i]]);
+
+		assert_int_equal(lb_remove_server(&f.r, s), 0);
+		for (unsigned k = 0; k < 20; k++) {
+			bool is_gone = false;
+
+			for (size_t j = 0; j <= i; j++)
+				is_gone |= gone[j] == k;
+			s = lb_server_of(f.be, &f.s.cs[k]);
+			assert_int_equal(s == NULL, is_gone);
+			assert_ptr_equal(s, lb_find_line(f.be, &f.s.cs[k]));
+			assert_true(!s || s->conf == &f.s.cs[k]);
+		}
+		assert_ptr_equal(lb_server_of(f.be, &a.line)->own, &a.own);
+	}
+	fx_fini(&f);
+}
+
 /* Its section leaves the configuration: old streams go on with both, then both are freed. */
 static void test_section_goes(void **state)
 {
@@ -258,6 +288,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_comes_and_goes),
 		cmocka_unit_test(test_name_is_taken_over),
+		cmocka_unit_test(test_lines_after_deletions),
 		cmocka_unit_test(test_section_goes),
 		cmocka_unit_test(test_out_of_memory),
 	};

@@ -18,17 +18,41 @@ static bool is_of_line(const struct server *s, const struct conf_server *cs)
 	return s->own ? s->own->line == cs : strcmp(s->name, cs->name) == 0;
 }
 
+/* The first server of a file whose line is not before `pos`. */
+static unsigned find_line(const struct lb_table *t, uint32_t pos)
+{
+	unsigned lo = 0, hi = t->first_added;
+
+	while (lo < hi) {
+		unsigned mid = lo + (hi - lo) / 2;
+
+		if (t->lines[mid] < pos)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 struct server *lb_server_of(struct lb_backend *be, const struct conf_server *cs)
 {
 	const struct lb_table *t = atomic_load_explicit(&be->table, memory_order_acquire);
 	uint32_t pos = cs->pos_in_backend;
+	unsigned i = 0;
 
 	if (!t)
 		return NULL;
 	if (likely(pos < t->n_all && is_of_line(t->all[pos], cs)))
 		return t->all[pos];
-	/* A reload moved or removed it, or `del server`. */
-	for (unsigned i = 0; i < t->n_all; i++)
+	/* `del server`: lines behind moved up. */
+	if (t->px == cs->proxy) {
+		i = find_line(t, pos);
+		if (i < t->first_added && t->lines[i] == pos && is_of_line(t->all[i], cs))
+			return t->all[i];
+		i = t->first_added;
+	}
+	/* A reload moved or removed it. */
+	for (; i < t->n_all; i++)
 		if (is_of_line(t->all[i], cs))
 			return t->all[i];
 	return NULL;

@@ -44,6 +44,8 @@ struct lb_table {
 	unsigned n_all;
 	struct server **all; /* every server of the newest configuration, by position */
 	unsigned first_added; /* there: behind those of files */
+	const struct conf_proxy *px; /* of the newest configuration; only compared */
+	uint32_t *lines; /* of all[] below first_added: pos_in_backend there, rising */
 };
 
 void lb_table_free(void *t); /* NULL is ignored */

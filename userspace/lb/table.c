@@ -23,6 +23,7 @@ void lb_table_free(void *arg)
 	mem_free(t->points);
 	mem_free(t->slots);
 	mem_free(t->all);
+	mem_free(t->lines);
 	mem_free(t);
 }
 
@@ -242,10 +243,13 @@ static int table_build(const struct lb_backend *be, unsigned n_active, struct lb
 	t->hash_type = be->conf->balance.hash_type;
 	t->entries = mem_alloc(n * sizeof(t->entries[0]));
 	t->all = mem_alloc(n * sizeof(t->all[0]));
-	if (t->entries && t->all) {
+	t->lines = mem_alloc(n * sizeof(t->lines[0]));
+	t->px = be->conf;
+	if (t->entries && t->all && t->lines) {
 		t->first_added = be->n_servers;
 		for (unsigned i = 0; i < be->n_servers; i++) {
 			t->all[i] = be->servers[i];
+			t->lines[i] = be->servers[i]->conf->pos_in_backend;
 			if (t->all[i]->own && i < t->first_added)
 				t->first_added = i;
 		}
