@@ -252,22 +252,6 @@ INLINE u32 nat_open_family(struct xdp_md *ctx, u64 what, u32 id, bool v6)
 	return HG_DROP_NAT_FULL;
 }
 
-INLINE void live_end(struct hg_live *l)
-{
-	if (l)
-		__sync_fetch_and_add(&l->conns, -1);
-}
-
-INLINE void nat_count_begin(u32 backend)
-{
-	u32 row = backend * ro.n_cpus + bpf_get_smp_processor_id();
-	struct hg_backend_counters *b = bpf_map_lookup_elem(&xdp_backends, &row);
-
-	if (b)
-		b->begun++;
-	count_event(HG_EVENT_NAT_NEW);
-}
-
 GLOBAL u32 nat_open(struct xdp_md *ctx, u64 what, u32 id)
 {
 	return what & NAT_V6 ? nat_open_family(ctx, what, id, true)
@@ -280,7 +264,8 @@ GLOBAL u32 nat_settle(u64 what, u32 id, u32 why)
 	u32 service = NAT_SERVICE(what);
 
 	if (!why) {
-		nat_count_begin(id);
+		count_begun(id);
+		count_event(HG_EVENT_NAT_NEW);
 		return 0;
 	}
 	live_end(bpf_map_lookup_elem(&live_backends, &id));

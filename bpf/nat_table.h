@@ -7,8 +7,8 @@
 #ifndef HG_BPF_NAT_TABLE_H
 #define HG_BPF_NAT_TABLE_H
 
+#include "bpf/conn_count.h"
 #include "bpf/maps_common.h"
-#include "bpf/maps_nat.h"
 #include "bpf/stage_flow.h"
 #include "bpf/stage_service.h"
 
@@ -106,21 +106,6 @@ GLOBAL u32 nat_find(struct hg_flow_key *k, u32 back)
 }
 
 /* --- counts ------------------------------------------------------------------------------------------- */
-
-/* False: that would be one more than allowed. */
-INLINE bool live_begin(struct hg_live *l)
-{
-	u32 limit, before;
-
-	if (!l)
-		return true;
-	limit = READ_ONCE(l->limit);
-	before = __sync_fetch_and_add(&l->conns, 1);
-	if (!limit || before < limit)
-		return true;
-	__sync_fetch_and_add(&l->conns, -1);
-	return false;
-}
 
 INLINE void nat_count(const struct hg_nat_conn *c, u32 change)
 {

@@ -22,7 +22,17 @@ INLINE void hash_flow(struct pkt *p, bool v6)
 	p->hash = hg_flow_hash(&k, ro.hash_seed);
 }
 
-/* Backend id where the slot's current owner is not the whole answer; `how`: FLOW_PEEK or 0. */
+/* What FLOW_COUNT needs to know of this packet; 0: flows of the service are not counted. */
+INLINE u32 select_count(const struct pkt *p)
+{
+	if (p->odd & ODD_NO_PORTS || !hg_service_counts(p->svc->flags))
+		return 0;
+	if (p->proto == IPPROTO_UDP || p->syn) /* UDP has no other beginning than its first datagram */
+		return FLOW_COUNT | FLOW_ADMIT;
+	return FLOW_COUNT | flow_ends(p->ctx, p->type_off + 2 + p->l4_off);
+}
+
+/* Backend id where the slot's current owner is not the whole answer, or FLOW_REFUSED; `how`: FLOW_PEEK or 0. */
 INLINE u32 select_more(struct pkt *p, u32 word, u32 how)
 {
 	u32 flags = p->svc->flags, ret;
@@ -40,7 +50,7 @@ INLINE u32 select_more(struct pkt *p, u32 word, u32 how)
 			how |= FLOW_NEW;
 	}
 	if (flags & HG_SVC_TRACK_ON)
-		how |= FLOW_TRACK;
+		how |= FLOW_TRACK | (how & FLOW_PEEK ? 0 : select_count(p));
 	if (flags & HG_SVC_NO_AFFINITY || !(how & FLOW_TRACK || word & HG_SLOT_TRACKED))
 		return HG_SLOT_CURRENT(word);
 	ret = flow_select(p->hash, word, how | FLOW_SVC(p->svc->id));
@@ -64,7 +74,7 @@ INLINE bool take_backend(struct pkt *p, u32 id)
 INLINE bool select_slot(struct pkt *p, u32 how)
 {
 	struct hg_slot_block *block;
-	u32 slot, key, word;
+	u32 slot, key, word, id;
 
 	/* M = 0 gives slot 0 of a table that is not ours. */
 	if (unlikely(!p->svc->slots))
@@ -75,9 +85,13 @@ INLINE bool select_slot(struct pkt *p, u32 how)
 	if (unlikely(!block))
 		return pkt_drop(p, HG_DROP_INTERNAL);
 	word = READ_ONCE(block->slot[slot % HG_SLOTS_PER_BLOCK]);
-	if (unlikely(word & HG_SLOT_TRACKED || p->svc->flags & SVC_SELECT_MORE))
-		return take_backend(p, select_more(p, word, how));
-	return take_backend(p, HG_SLOT_CURRENT(word));
+	id = HG_SLOT_CURRENT(word);
+	if (unlikely(word & HG_SLOT_TRACKED || p->svc->flags & SVC_SELECT_MORE)) {
+		id = select_more(p, word, how);
+		if (id == FLOW_REFUSED)
+			return pkt_drop(p, HG_DROP_MAXCONN);
+	}
+	return take_backend(p, id);
 }
 
 INLINE bool stage_select(struct pkt *p, bool v6)

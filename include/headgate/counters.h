@@ -37,7 +37,7 @@ HG_ASSERT_LAYOUT(struct hg_service_counters, 128);
 	X(packets, "packets sent to the backend")                               \
 	X(bytes, "bytes of those, before encapsulation, from the IP header on") \
 	X(syns, "TCP SYNs sent to the backend")                                 \
-	X(begun, "connections begun (NAT)")                                     \
+	X(begun, "connections begun (NAT, 'track on')")                                     \
 	X(rsp_packets, "packets from the backend to clients (NAT)")             \
 	X(rsp_bytes, "bytes of those, from the IP header on")
 

@@ -44,19 +44,24 @@ static inline __attribute__((always_inline)) __u32 hg_flow_slot(__u64 hash, __u3
  * meta[i]. A word is written in one store, so a reader never joins one flow's fingerprint with another's
  * backend; 0: free. An entry's line is hg_line_of(hash) or, when that is full, its neighbour.
  *
- * Writer: the program, on any CPU, without locks: of two CPUs that write one entry at once the later
- * one wins and the other flow stays unknown. Userspace may clear a word (compare and swap with 0).
+ * Writer: the program, on any CPU, by compare and swap: of two CPUs that write one entry at once one
+ * wins and the other flow stays unknown. Userspace may clear a word or its HG_WORD_COUNTED likewise.
  */
 #define HG_LINE_WAYS 5
 struct hg_line {
-	__u64 word[HG_LINE_WAYS]; /* upper 48 bits of the hash, backend id in the lower 16 */
+	__u64 word[HG_LINE_WAYS]; /* upper 48 bits of the hash, HG_WORD_COUNTED, backend id in the lower 15 */
 	__u32 meta[HG_LINE_WAYS];
 	__u32 pad; /* zero */
 } __attribute__((aligned(HG_CACHE_LINE)));
 HG_ASSERT_LAYOUT(struct hg_line, 64);
 
+/*
+ * The flow is a connection that counts in `live_backends`: `track on`. Whoever takes the bit away, or the word, by
+ * compare and swap takes one from the count, so it is exact.
+ */
+#define HG_WORD_COUNTED	       0x8000u
 #define HG_WORD_MAKE(hash, id) (((hash) & ~0xffffull) | (__u64)(id))
-#define HG_WORD_BACKEND(w)     ((__u32)((w) & 0xffff))
+#define HG_WORD_BACKEND(w)     ((__u32)((w) & 0x7fff))
 /* The slot of a remembered flow is hg_flow_slot(word, slots): the upper half is the hash's. */
 
 /* meta of a flow: [class:2][service id:14][tick:16]; of a fragment: [port as it lies:16][tick:16]. */
@@ -69,10 +74,14 @@ HG_ASSERT_LAYOUT(struct hg_line, 64);
 
 /* How sure we are of a flow. A packet makes room for its flow only among those of its own class or less. */
 enum hg_flow_class {
-	HG_FLOW_LEARNT = 0, /* one packet that was no SYN */
+	HG_FLOW_LEARNT = 0, /* one packet that was no SYN; with `track on` also a connection that was closed */
 	HG_FLOW_SYN = 1, /* a SYN */
 	HG_FLOW_CONFIRMED = 2, /* more packets came; yields only when idle */
 };
+
+/* With `track on`: seconds of silence after which what the client did not confirm no longer counts, and what it closed is forgotten. */
+#define HG_FLOW_SYN_S	 30
+#define HG_FLOW_CLOSED_S 60
 
 static inline __attribute__((always_inline)) __u32 hg_line_of(__u64 hash, __u32 mask)
 {

@@ -96,6 +96,13 @@ struct hg_quic_block {
 } __attribute__((aligned(8)));
 HG_ASSERT_LAYOUT(struct hg_quic_block, 64);
 
+/* `track on`, and every entry of `flows` is one connection: those count (HG_WORD_COUNTED). */
+static inline __attribute__((always_inline)) int hg_service_counts(__u32 flags)
+{
+	return (flags & (HG_SVC_TRACK_ON | HG_SVC_NO_PORT_HASH | HG_SVC_NO_AFFINITY |
+			 HG_SVC_QUIC_CID)) == HG_SVC_TRACK_ON;
+}
+
 #define HG_SLOT_TRACKED		    0x80000000u
 #define HG_SLOT_CURRENT(w)	    ((w) & 0xffffu)
 #define HG_SLOT_BASE(w)		    (((w) >> 16) & 0x7fffu)

@@ -285,13 +285,34 @@ def test_when_all_is_quiet_nothing_is_tracked(kept):
     keeper.finish()
 
 
-def test_track_on_remembers_all(net, daemon):
-    d = daemon(net.edge, text_of(1, 2, extra="    track on\n"))
+def connections(d):
+    """Now, by server."""
+    return {b["server"]: b["conns"] for b in shown(d, "backends")}
+
+
+def test_track_on_remembers_and_counts_all(net, daemon):
+    d = daemon(net.edge, text_of(1, 2, extra="    track on\n").replace("10.10.0.11 ", "10.10.0.11 maxconn 1000 "))
     wait_for("next hops", lambda: ready(d, 2))
     keeper = Keeper(net.client)
-    keeper.open(50)
+    opened = keeper.open(50)
+    wait_for("all counted", lambda: connections(d) == opened)
     keeper.start()
     wait_for("entries", lambda: service(d)["flows"] >= 50)
     assert service(d)["tracked"] == 0
     keeper.check("track on")
+
+    # No more than it has: it gets no new ones, and nobody else notices.
+    d.cli(f"set maxconn server web/web1 {opened['web1']}")
+    wait_for("the limit", lambda: shown(d, "backends")[0]["maxconn"] == opened["web1"])
+    refused = 0
+    while not refused:
+        try:
+            connect(net.client, VIP, 80, timeout=0.3).close()
+        except TimeoutError:
+            refused += 1
+    keeper.check("web1 is full")
+    d.cli("set maxconn server web/web1 0")
+    gone = keeper.close("web1")
+    assert gone == opened["web1"]
+    wait_for("closed ones not to count", lambda: connections(d) == {"web1": 0, "web2": opened["web2"]})
     keeper.finish()

@@ -87,12 +87,11 @@ static int check_server(struct parser *ps, struct conf_server *s)
 {
 	struct line *l = container_of(s, struct server_build, srv)->line;
 	bool is_nat = s->proxy->forward == FORWARD_NAT;
-	const char *what = s->is_ssl		   ? "ssl"
-			   : s->send_proxy	   ? "send-proxy"
-			   : s->maxconn && !is_nat ? "maxconn"
-			   : s->cookie		   ? "cookie"
-			   : s->slowstart	   ? "slowstart"
-						   : NULL;
+	const char *what = s->is_ssl	   ? "ssl"
+			   : s->send_proxy ? "send-proxy"
+			   : s->cookie	   ? "cookie"
+			   : s->slowstart  ? "slowstart"
+					   : NULL;
 	struct list *p;
 
 	if (s->ep.kind != ENDPOINT_IP || addr_is_any(&s->ep.addr))
@@ -102,6 +101,12 @@ static int check_server(struct parser *ps, struct conf_server *s)
 	if (what)
 		return conf_fail(ps, l, 1, "'%s' of server '%.64s' is not possible with '%s'", what,
 				 s->name, because_of(s->proxy));
+	if (s->maxconn && !is_nat &&
+	    !(s->proxy->track == CONF_TRACK_ON && s->proxy->affinity == AFFINITY_FLOW))
+		return conf_fail(ps, l, 1,
+				 "'maxconn' of server '%.64s' needs 'track on' and 'affinity flow' "
+				 "(or 'forward nat'): else connections are not counted",
+				 s->name);
 	list_for_each(p, &s->proxy->binds) {
 		const struct conf_bind *b = list_entry(p, struct conf_bind, link);
 

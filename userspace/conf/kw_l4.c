@@ -78,7 +78,8 @@ static const struct keyword rows[] = {
 	  .help = "mode l4: what stays together" },
 	{ NAME("track"), SEC_DLB, ARG_ENUM, AT(track), .values = tracks, .grade = '1',
 	  .args = "auto|on|off", .def = "auto",
-	  .help = "mode l4: flows are remembered where a change would break them, all, or none" },
+	  .help = "mode l4: flows are remembered where a change would break them, all (and "
+		  "connections counted), or none" },
 	{ NAME("learn-window"), SEC_DLB, ARG_FUNC, AT(learn_window), .parse = parse_seconds,
 	  NUMBER(1, WINDOW_MAX_S), .grade = '1', .args = "<time>", .def = "1h",
 	  .help = "mode l4: a connection that is silent for longer is not kept over a change" },

@@ -45,7 +45,7 @@ void l4_key_text(const struct hg_service_key *k, char *out, size_t size)
 	snprintf(out, size, "%s@%s", proto, text);
 }
 
-/* Connections now: of services with NAT, which counts them. */
+/* Connections now, where they are counted: NAT and, by backend, `track on`. */
 static void l4_live(struct l4_output *o, uint32_t conns, uint32_t maxconn)
 {
 	fprintf(o->out, o->is_json ? ",\"conns\":%u,\"maxconn\":%u" : " %7u %7u", conns, maxconn);

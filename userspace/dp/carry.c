@@ -50,8 +50,9 @@ static void carry_entry(const struct dp_tables *from, const struct dp_tables *to
 	do {
 		uint32_t at = ((line & known) | ((uint32_t)word & ~0xffffu) | bits) & mask;
 
+		/* Connections are counted anew, by their next packets: there may be several entries of one now. */
 		if (!pair_has(to, at, word))
-			pair_put(to, at, word, meta);
+			pair_put(to, at, word & ~(uint64_t)HG_WORD_COUNTED, meta);
 		bits = (bits - 1) & unknown;
 	} while (bits != unknown);
 }

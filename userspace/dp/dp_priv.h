@@ -135,6 +135,7 @@ struct dp_service { /* by id */
 	uint32_t deaths; /* dp.deaths when the bases were last looked at */
 	unsigned adopted_px; /* index of the section that has it after adoption, + 1 */
 	uint32_t window_s, drain_s; /* drain_s 0: as long as flows live */
+	uint32_t idle_s; /* `track on`: a connection that is silent for longer does not count */
 	uint32_t *changed_s; /* [row.slots] CLOCK_MONOTONIC of the last new owner */
 	uint8_t *marks; /* [row.slots] enum dp_slot_mark */
 	uint32_t n_tracked; /* slots */
@@ -415,7 +416,11 @@ void dp_nat_open(struct dp *dp, const struct hg_rodata *ro);
 /* The service's row of `nat_services` and its limit, before the service is published. -ENOSPC: no table. */
 HG_WUR int dp_nat_service(struct dp *dp, const struct conf_proxy *px, const struct hg_service *svc,
 			  struct err *err);
-void dp_nat_backend(struct dp *dp, uint32_t id, uint16_t port, uint32_t maxconn);
+void dp_nat_backend(struct dp *dp, uint32_t id, uint16_t port);
+/* How many connections a backend may have where they are counted (NAT, `track on`); 0: any number. */
+void dp_backend_limit(struct dp *dp, uint32_t id, uint32_t maxconn);
+/* Nanoseconds of silence after which a connection of the section is taken for over. */
+uint64_t dp_idle_ns(const struct conf_proxy *px, uint8_t proto);
 /* An id with connections is not given to another backend or service, and a backend's row stays. */
 bool dp_nat_is_live(const struct dp *dp, uint32_t backend);
 bool dp_nat_is_live_service(const struct dp *dp, uint32_t service);

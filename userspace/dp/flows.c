@@ -7,6 +7,7 @@
  * A walk is cut into slices of SLICE_NS, so that the control thread does its other work between them, and
  * takes place only while there is something to find: with no slot tracked there is none.
  */
+#include <netinet/in.h>
 #include <string.h>
 
 #include "dp/dp_priv.h"
@@ -22,6 +23,7 @@
 #define WALK_PAUSE_COSTS 50
 #define WALK_PAUSE_MIN	 900000000ull
 #define WALK_PAUSE_MAX	 10000000000ull
+#define COUNT_PAUSE	 4000000000ull /* with `track on` */
 /* Ages of so many ticks below zero are zero: see base/jiffies.h. */
 #define TICK_SLACK 64
 
@@ -40,6 +42,15 @@ static bool is_usable(const struct dp *dp, uint32_t id)
 	return id < dp->t.max_backends && (dp->t.backends[id].flags & HG_BE_USABLE) == HG_BE_USABLE;
 }
 
+/* `track on`: a connection that its client has closed, some time ago. */
+static bool flow_is_closed(const struct dp *dp, const struct dp_service *svc, uint64_t word,
+			   uint32_t meta)
+{
+	return hg_service_counts(svc->row.flags) && svc->row.key.proto == IPPROTO_TCP &&
+	       !(word & HG_WORD_COUNTED) && HG_META_CLASS(meta) == HG_FLOW_LEARNT &&
+	       is_idle(dp, meta, HG_FLOW_CLOSED_S);
+}
+
 /* Nobody needs the entry: its flow is over, lost with its backend, or of a slot that is not looked up. */
 static bool flow_is_over(const struct dp *dp, struct dp_service *svc, uint64_t word, uint32_t meta)
 {
@@ -51,10 +62,35 @@ static bool flow_is_over(const struct dp *dp, struct dp_service *svc, uint64_t w
 	slot = hg_flow_slot(word, svc->row.slots);
 	owner = *dp_slot_at(dp, svc, slot);
 	if (!(owner & HG_SLOT_TRACKED))
-		return !(svc->row.flags & HG_SVC_TRACK_ON) || id != HG_SLOT_CURRENT(owner);
+		return !(svc->row.flags & HG_SVC_TRACK_ON) || id != HG_SLOT_CURRENT(owner) ||
+		       flow_is_closed(dp, svc, word, meta);
 	if (id != HG_SLOT_CURRENT(owner))
 		svc->marks[slot] |= DP_SLOT_SEEN;
 	return false;
+}
+
+/* A word becomes `to`; takes a connection from the count when it was one. False: the program was faster. */
+static bool flow_change(struct dp *dp, uint64_t *at, uint64_t word, uint64_t to)
+{
+	uint32_t id = HG_WORD_BACKEND(word);
+
+	if (!__atomic_compare_exchange_n(at, &word, to, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		return false;
+	if (word & HG_WORD_COUNTED && dp->nat.live_backends && id < dp->t.max_backends)
+		__atomic_sub_fetch(&dp->nat.live_backends[id].conns, 1, __ATOMIC_SEQ_CST);
+	return true;
+}
+
+/*
+ * Silent for so long that it counts as over, though its flow stays known: if it speaks again, it counts again. A
+ * client that never confirmed has less time.
+ */
+static bool count_is_over(const struct dp *dp, const struct dp_service *svc, uint32_t meta)
+{
+	bool is_half_open = HG_META_CLASS(meta) == HG_FLOW_SYN &&
+			    svc->row.key.proto == IPPROTO_TCP && svc->idle_s > HG_FLOW_SYN_S;
+
+	return is_idle(dp, meta, is_half_open ? HG_FLOW_SYN_S : svc->idle_s);
 }
 
 static void walk_line(struct dp *dp, struct hg_line *line)
@@ -68,10 +104,12 @@ static void walk_line(struct dp *dp, struct hg_line *line)
 			continue;
 		if (id >= dp->t.max_services || flow_is_over(dp, &dp->services[id], word, meta)) {
 			/* Another flow may have taken the place just now: then it stays. */
-			__atomic_compare_exchange_n(&line->word[way], &word, 0, false,
-						    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+			(void)flow_change(dp, (uint64_t *)&line->word[way], word, 0);
 			continue;
 		}
+		if (word & HG_WORD_COUNTED && count_is_over(dp, &dp->services[id], meta))
+			(void)flow_change(dp, (uint64_t *)&line->word[way], word,
+					  word & ~(uint64_t)HG_WORD_COUNTED);
 		dp->services[id].n_flows_walk++;
 		dp->backends[HG_WORD_BACKEND(word)].n_flows_walk++;
 	}
@@ -206,6 +244,9 @@ static bool walk_is_wanted(const struct dp *dp, uint64_t *ret_pause_ns)
 		    !(svc->is_unsettled || svc->n_flows || svc->row.flags & HG_SVC_TRACK_ON))
 			continue;
 		is_wanted = true;
+		/* Connections that ended in silence hold places under `maxconn` until they are found. */
+		if (svc->row.flags & HG_SVC_TRACK_ON && part > COUNT_PAUSE)
+			part = COUNT_PAUSE;
 		if (part < pause)
 			pause = part;
 	}

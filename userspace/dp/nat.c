@@ -115,7 +115,7 @@ void dp_nat_tick(struct dp *dp)
 /* --- what new connections need --------------------------------------------------------------------------- */
 
 /* HAProxy's rule for a connection that is silent both ways: the tunnel's timeout, else the shorter of the two. */
-static uint64_t nat_idle_ns(const struct conf_proxy *px, uint8_t proto)
+uint64_t dp_idle_ns(const struct conf_proxy *px, uint8_t proto)
 {
 	uint64_t c = px->timeout.client, s = px->timeout.server;
 
@@ -184,7 +184,7 @@ int dp_nat_service(struct dp *dp, const struct conf_proxy *px, const struct hg_s
 		if ((px->nat.sources[i].sa.sa_family == AF_INET6) == is_v6)
 			addr_to_v6_mapped(&px->nat.sources[i],
 					  (uint8_t *)row.source[row.n_sources++]);
-	row.idle_ticks = nat_ticks(n, nat_idle_ns(px, svc->key.proto));
+	row.idle_ticks = nat_ticks(n, dp_idle_ns(px, svc->key.proto));
 	nat_warn_overlap(dp, first, last);
 	nat_widen(n->control, first, last);
 	memcpy(&n->services[svc->id], &row, sizeof(row));
@@ -192,9 +192,13 @@ int dp_nat_service(struct dp *dp, const struct conf_proxy *px, const struct hg_s
 	return 0;
 }
 
-void dp_nat_backend(struct dp *dp, uint32_t id, uint16_t port, uint32_t maxconn)
+void dp_nat_backend(struct dp *dp, uint32_t id, uint16_t port)
 {
 	__atomic_store_n(&dp->t.backends[id].port, htons(port), __ATOMIC_RELEASE);
+}
+
+void dp_backend_limit(struct dp *dp, uint32_t id, uint32_t maxconn)
+{
 	if (dp->nat.live_backends)
 		__atomic_store_n(&dp->nat.live_backends[id].limit, maxconn, __ATOMIC_RELEASE);
 }

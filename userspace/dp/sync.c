@@ -126,6 +126,13 @@ static bool takes_part(const struct lb_backend *be, const struct server *srv)
 	return server_is_eligible(srv) && srv->is_backup == !has_active;
 }
 
+/* Does the program count the connections of the section's servers? Else nobody would end those of a limit. */
+static bool are_counted(const struct conf_proxy *px)
+{
+	return px->forward == FORWARD_NAT ||
+	       (px->track == CONF_TRACK_ON && px->affinity == AFFINITY_FLOW);
+}
+
 static int proxy_members(struct sync *s, const struct conf_proxy *px)
 {
 	const struct lb_backend *be = s->backends[px->index];
@@ -155,7 +162,8 @@ static int proxy_members(struct sync *s, const struct conf_proxy *px)
 		if (px->affinity == AFFINITY_QUIC_CID && cs->has_quic_id)
 			s->quic[cs->quic_id] = (uint16_t)id;
 		if (px->forward == FORWARD_NAT)
-			dp_nat_backend(s->dp, id, addr_port(&a), atomic_load(&srv->maxconn));
+			dp_nat_backend(s->dp, id, addr_port(&a));
+		dp_backend_limit(s->dp, id, are_counted(px) ? atomic_load(&srv->maxconn) : 0);
 		if (!takes_part(be, srv))
 			continue;
 		addr_to_v6_mapped(&a, raw);
@@ -264,6 +272,7 @@ static int service_table(struct sync *s, struct dp_service *svc, const struct co
 			   px->forward != FORWARD_NAT; /* which remembers every connection anyway */
 	svc->window_s = (uint32_t)(px->learn_window / 1000000000ull);
 	svc->drain_s = (uint32_t)(px->drain_timeout / 1000000000ull);
+	svc->idle_s = (uint32_t)(dp_idle_ns(px, svc->row.key.proto) / 1000000000ull);
 	signature = members_signature(svc, s->members, s->n_members);
 	dp_slots_bury(s->dp, svc);
 	if (svc->signature != signature)
