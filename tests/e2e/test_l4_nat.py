@@ -143,6 +143,31 @@ def test_connections_of_both_families(nat):
     assert drops(nat.edge) == {}
 
 
+LOGGED = NAT.replace("    forward nat\n", "    forward nat\n    nat log\n    log stdout format raw daemon\n", 1)
+
+
+def test_log(net, daemon):
+    """Who was behind an address and port of ours: a line at the beginning, one at the end; other sections write none."""
+    nat = start(net, daemon, LOGGED, 6)
+
+    def lines(what):
+        return re.findall(rf"nat {what} proto=tcp client=10\.1\.0\.2:(\d+) service=192\.0\.2\.20:80 "
+                          r"from=10\.2\.0\.1:(\d+) to=10\.2\.0\.1[12]:8080 web/web[12](.*)", nat.daemon.output())
+
+    wait_for("lines", lambda: get(nat.client, f"http://{VIP}/", 1) and lines("begin"))
+    s = connect(nat.client, VIP, 80)
+    mine = (str(s.getsockname()[1]), next(c["edge"].rsplit(":", 1)[1] for c in nat_table(nat.edge)["connections"]
+                                          if c["client"] == f"10.1.0.2:{s.getsockname()[1]}"))
+    wait_for("the beginning", lambda: (*mine, "") in lines("begin"))
+    assert mine not in [x[:2] for x in lines("end")]
+    s.close()
+    wait_for("the end", lambda: (*mine, " last=closed") in lines("end"))
+    assert get(nat.client, f"http://[{VIP6}]/", 1)
+    begun = len(lines("begin"))
+    wait_for("another look", lambda: get(nat.client, f"http://{VIP}/", 1) and len(lines("begin")) > begun)
+    assert "web6" not in "".join(x for x in nat.daemon.output().splitlines() if "nat begin" in x)
+
+
 def test_large_transfers_and_their_sums(nat, tmp_path):
     """Megabytes in both directions; TCP would notice any wrong sum as loss, and the bytes are compared."""
     web = nat.webs[0]

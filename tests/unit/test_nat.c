@@ -4,6 +4,7 @@
  * row's end does to counts and fingerprints.
  */
 /* links: dp lb net conf expr http ev base */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -160,12 +161,88 @@ static void test_slices(void **state)
 	assert_int_equal(dp_nat_sweep(&f->n, ROWS / 4, NOW), 1);
 }
 
+/* --- nat log ---------------------------------------------------------------------------------------------------- */
+
+struct events {
+	char text[512];
+};
+
+static void note(void *ctx, const struct dp_nat_info *i, bool has_ended)
+{
+	struct events *e = ctx;
+	size_t at = strlen(e->text);
+
+	snprintf(e->text + at, sizeof(e->text) - at, "%s %u %s %s;", has_ended ? "end" : "begin",
+		 addr_port(&i->client), i->server_name, dp_nat_state_name(i->state));
+}
+
+static void expect_events(struct dp *dp, const char *want)
+{
+	struct events e = { "" };
+
+	assert_int_equal(dp_watch_nat(dp, note, &e), 0);
+	assert_string_equal(e.text, want);
+}
+
+static void move_to(struct fixture *f, uint32_t row, unsigned st)
+{
+	f->conns[row].life = HG_NAT_LIFE(st, NOW);
+}
+
+static void test_watch(void **state)
+{
+	struct fixture *f = *state;
+	struct dp_service services[4] = { 0 };
+	struct dp_backend backends[4] = { [1].server_name = "a", [2].server_name = "b" };
+	struct dp dp = { .nat = f->n,
+			 .services = services,
+			 .backends = backends,
+			 .t = { .max_services = 4, .max_backends = 4 } };
+
+	assert_int_equal(dp_watch_nat(&(struct dp){ 0 }, note, NULL), -ENOENT);
+	/* What was there before is known, and nothing to tell of before it ends. */
+	add(f, 1, HG_NAT_OPEN, 0);
+	add(f, 2, HG_NAT_CLOSED, 0);
+	expect_events(&dp, "");
+	expect_events(&dp, "");
+	add(f, 4, HG_NAT_SYN, 0);
+	add(f, 7, HG_NAT_UDP, 0);
+	expect_events(&dp, "begin 1004 a syn-sent;begin 1007 b udp;");
+	move_to(f, 4, HG_NAT_OPEN);
+	move_to(f, 1, HG_NAT_CLOSED);
+	expect_events(&dp, "end 1001 b closed;");
+	/* Reset: perhaps; the row says so when it is free, or another's. */
+	move_to(f, 4, HG_NAT_RESET);
+	expect_events(&dp, "");
+	move_to(f, 4, HG_NAT_FREE);
+	move_to(f, 1, HG_NAT_FREE);
+	expect_events(&dp, "end 1004 a reset;");
+	/* Began and ended between two looks; the same client again; another one in the same row. */
+	add(f, 10, HG_NAT_CLOSED, 0);
+	expect_events(&dp, "begin 1010 a closed;end 1010 a closed;");
+	expect_events(&dp, "");
+	move_to(f, 10, HG_NAT_SYN);
+	expect_events(&dp, "begin 1010 a syn-sent;");
+	f->conns[7].client_port = htons(4000);
+	expect_events(&dp, "end 1007 b udp;begin 4000 b udp;");
+	/* Being written. */
+	move_to(f, 7, HG_NAT_CLAIMED);
+	expect_events(&dp, "end 4000 b udp;");
+	expect_events(&dp, "");
+	assert_int_equal(dp_watch_nat(&dp, NULL, NULL), 0);
+	assert_null(dp.nat.seen);
+	mem_fail_at(1);
+	assert_int_equal(dp_watch_nat(&dp, note, NULL), -ENOMEM);
+	mem_fail_at(0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_clock_and_claimed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_slices, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_watch, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("nat", tests, NULL, NULL);

@@ -358,6 +358,7 @@ struct conf_nat {
 	struct addr sources[CONF_NAT_SOURCES]; /* none: the address of the route to the server */
 	unsigned n_sources;
 	uint16_t port_first, port_last; /* 0: the default range */
+	bool is_logged; /* a line when a connection begins, one when it ends */
 };
 
 struct conf_capture {

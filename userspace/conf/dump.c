@@ -400,6 +400,8 @@ static void dump_balance(FILE *f, const struct conf_proxy *px)
 	}
 	if (px->nat.port_first)
 		fprintf(f, "  nat ports %u-%u\n", px->nat.port_first, px->nat.port_last);
+	if (px->nat.is_logged)
+		fprintf(f, "  nat log\n");
 }
 
 static void dump_compression(FILE *f, const struct conf_compression *c)

@@ -226,7 +226,8 @@ static int check_section(struct parser *ps, struct proxy_build *b)
 		return conf_fail(ps, b->line, 0,
 				 "'source' of '%s' is not used with '%s': write 'nat source'",
 				 px->name, because_of(px));
-	if (px->forward != FORWARD_NAT && (px->nat.n_sources || px->nat.port_first))
+	if (px->forward != FORWARD_NAT &&
+	    (px->nat.n_sources || px->nat.port_first || px->nat.is_logged))
 		return conf_fail(ps, b->line, 0, "'nat' of '%s' needs 'forward nat'", px->name);
 	if (px->guard.max_conn)
 		return conf_fail(ps, b->line, 0,

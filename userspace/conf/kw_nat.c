@@ -62,25 +62,29 @@ static int parse_nat(struct parser *ps, struct line *l, void *obj, const struct 
 	int r = 0;
 
 	if (!line_has(l))
-		return conf_fail(ps, l, l->at, "'nat' expects 'source' or 'ports'");
+		return conf_fail(ps, l, l->at, "'nat' expects 'source', 'ports' or 'log'");
 	while (r == 0 && line_has(l)) {
 		if (line_accept(l, "source"))
 			r = parse_sources(ps, l, n);
 		else if (line_accept(l, "ports"))
 			r = parse_ports(ps, l, n);
+		else if (line_accept(l, "log"))
+			n->is_logged = true;
 		else
-			r = conf_fail(ps, l, l->at,
-				      "'nat' expects 'source' or 'ports' instead of '" STR_FMT "'",
-				      (int)(line_peek(l).len > 64 ? 64 : line_peek(l).len),
-				      line_peek(l).p);
+			r = conf_fail(
+				ps, l, l->at,
+				"'nat' expects 'source', 'ports' or 'log' instead of '" STR_FMT "'",
+				(int)(line_peek(l).len > 64 ? 64 : line_peek(l).len),
+				line_peek(l).p);
 	}
 	return r;
 }
 
 static const struct keyword rows[] = {
 	{ NAME("nat"), SEC_DEFAULTS | SEC_LISTEN, ARG_FUNC, .parse = parse_nat, .grade = '1',
-	  .args = "[source <address>[,<address>...]] [ports <first>-<last>]",
+	  .args = "[source <address>[,<address>...]] [ports <first>-<last>] [log]",
 	  .def = "the address of the route to the server, ports 10000-32767",
-	  .help = "forward nat: what packets to the servers come from" },
+	  .help = "forward nat: what packets to the servers come from; log: a line for each "
+		  "connection that begins or ends" },
 };
 const struct keyword_table conf_kw_nat = KEYWORDS("keyword", rows);

@@ -66,6 +66,7 @@ static void control_tick(struct timer *t)
 	control_rotate_tickets(ctl);
 	notify_alive(ctl);
 	if (ctl_has_datapath(ctl)) {
+		nat_log_tick(ctl);
 		dp_tick(ctl->dp);
 		if (!timer_is_running(&ctl->dp_work))
 			control_dp_work(&ctl->dp_work);

@@ -64,6 +64,7 @@ struct ctl {
 	struct dp *dp; /* NULL: no XDP interface and no privileges for the maps */
 	struct ev_fd netlink;
 	bool is_dp_sync_wanted; /* the last one failed */
+	bool is_nat_log_told; /* that there is no memory for it */
 	struct timer dp_work; /* runs while dp_work() has more to do */
 	struct timer dp_probe; /* dp_probe(), as often as it wants */
 	uint64_t n_bans, n_bans_failed; /* by xdp-drop: new prefixes; those that found no room */
@@ -178,6 +179,9 @@ void notify_send(const struct ctl *ctl, const char *fmt, ...) HG_PRINTF(2, 3);
 void notify_ready(const struct ctl *ctl);
 void notify_reloading(const struct ctl *ctl); /* notify_ready() ends it */
 void notify_alive(const struct ctl *ctl); /* watchdog: once a second */
+
+/* nat_log.c: NAT connections that began or ended, for sections with `nat log`; once a second. */
+void nat_log_tick(struct ctl *ctl);
 
 /* metrics.c: rates and maxima that need a clock, once a second. */
 HG_WUR int metrics_create(struct ctl *ctl, struct metrics **ret_m);

@@ -237,6 +237,13 @@ struct dp_nat_info {
 	uint32_t idle_s; /* seconds since the last packet, give or take two */
 };
 int dp_each_nat(struct dp *dp, int (*fn)(void *ctx, const struct dp_nat_info *i), void *ctx);
+/*
+ * Tells `fn` of NAT connections that began or ended since the last call; called once a second it misses none, because the
+ * ports of closed ones rest for longer than that. The first call tells of none: it makes the copy (128 bytes a row) that the
+ * others compare with. `fn` NULL: the copy goes. 0, -ENOENT (no table), -ENOMEM. Control thread.
+ */
+typedef void dp_nat_event_fn(void *ctx, const struct dp_nat_info *i, bool has_ended);
+int dp_watch_nat(struct dp *dp, dp_nat_event_fn *fn, void *ctx);
 struct dp_nat_summary {
 	uint32_t rows; /* of the table */
 	uint32_t by_state[HG_NAT_STATE_COUNT];

@@ -224,6 +224,8 @@ struct dp_nat {
 	uint32_t sweep_at; /* row */
 	uint32_t warned_first; /* of the port range that overlaps the kernel's; 0: none */
 	uint64_t n_ended;
+	struct dp_nat_seen *seen; /* nat_watch.c; NULL: nobody watches */
+	void *seen_memory;
 };
 
 /* Ids by a hash of what they stand for; see index.c. A position is an id + 1, 0 ends the chain. */
@@ -427,6 +429,9 @@ bool dp_nat_is_live_service(const struct dp *dp, uint32_t service);
 /* Ends what is silent among the next `count` rows; how many that were. `now`: tick. */
 unsigned dp_nat_sweep(struct dp_nat *n, uint32_t count, uint32_t now);
 void dp_nat_tick(struct dp *dp);
+/* What the row `c`, with addresses `a`, is about; names are the dp's. */
+void dp_nat_describe(const struct dp *dp, const struct hg_nat_conn *c, const struct hg_nat_addrs *a,
+		     struct dp_nat_info *ret);
 
 /* guard.c */
 /* Limits of sources; those of services follow with the next dp_sync(). */

@@ -568,6 +568,7 @@ void dp_close(struct dp *dp)
 		return;
 	dp_checks_close(dp);
 	dp_syn_close(dp);
+	mem_free(dp->nat.seen_memory);
 	dp_netlink_close(dp);
 	dp_tables_free(dp);
 	dp_carry_end(dp);

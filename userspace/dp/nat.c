@@ -243,6 +243,26 @@ int dp_nat_summary(struct dp *dp, struct dp_nat_summary *ret)
 	return 0;
 }
 
+void dp_nat_describe(const struct dp *dp, const struct hg_nat_conn *c, const struct hg_nat_addrs *a,
+		     struct dp_nat_info *ret)
+{
+	const struct dp_nat *n = &dp->nat;
+	const struct dp_service *s = &dp->services[c->service];
+	const struct dp_backend *b = &dp->backends[c->backend];
+
+	*ret = (struct dp_nat_info){ .state = (uint8_t)HG_NAT_STATE(c->life),
+				     .proto = c->proto,
+				     .service_name = s->name ? s->name : "",
+				     .server_name = b->server_name ? b->server_name : "" };
+	ret->idle_s = (uint32_t)((uint64_t)((nat_tick_now(n) - c->life) & 0xffff)
+				 << n->tick_shift) /
+		      n->hz;
+	nat_addr(&ret->client, a->addr[HG_NAT_CLIENT], c->client_port, c->v6);
+	nat_addr(&ret->vip, a->addr[HG_NAT_VIP], c->vip_port, c->v6);
+	nat_addr(&ret->edge, a->addr[HG_NAT_EDGE], c->edge_port, c->v6);
+	nat_addr(&ret->backend, a->addr[HG_NAT_BACKEND], c->backend_port, c->v6);
+}
+
 int dp_each_nat(struct dp *dp, int (*fn)(void *ctx, const struct dp_nat_info *i), void *ctx)
 {
 	const struct dp_nat *n = &dp->nat;
@@ -250,27 +270,16 @@ int dp_each_nat(struct dp *dp, int (*fn)(void *ctx, const struct dp_nat_info *i)
 	for (uint32_t i = 0; n->conns && i <= n->mask; i++) {
 		struct hg_nat_conn c = n->conns[i];
 		struct hg_nat_addrs a = n->addrs[i];
-		struct dp_nat_info info = { .state = HG_NAT_STATE(c.life), .proto = c.proto };
-		const struct dp_backend *b;
+		uint32_t state = HG_NAT_STATE(c.life);
+		struct dp_nat_info info;
 		int rc;
 
 		/* Rows that changed while they were copied are left out rather than shown half and half. */
-		if (info.state <= HG_NAT_CLAIMED || info.state >= HG_NAT_STATE_COUNT ||
+		if (state <= HG_NAT_CLAIMED || state >= HG_NAT_STATE_COUNT ||
 		    c.backend >= dp->t.max_backends || c.service >= dp->t.max_services ||
-		    HG_NAT_STATE(__atomic_load_n(&n->conns[i].life, __ATOMIC_ACQUIRE)) !=
-			    info.state)
+		    HG_NAT_STATE(__atomic_load_n(&n->conns[i].life, __ATOMIC_ACQUIRE)) != state)
 			continue;
-		b = &dp->backends[c.backend];
-		info.idle_s = (uint32_t)((uint64_t)((nat_tick_now(n) - c.life) & 0xffff)
-					 << n->tick_shift) /
-			      n->hz;
-		nat_addr(&info.client, a.addr[HG_NAT_CLIENT], c.client_port, c.v6);
-		nat_addr(&info.vip, a.addr[HG_NAT_VIP], c.vip_port, c.v6);
-		nat_addr(&info.edge, a.addr[HG_NAT_EDGE], c.edge_port, c.v6);
-		nat_addr(&info.backend, a.addr[HG_NAT_BACKEND], c.backend_port, c.v6);
-		info.service_name = dp->services[c.service].name ? dp->services[c.service].name
-								 : "";
-		info.server_name = b->server_name ? b->server_name : "";
+		dp_nat_describe(dp, &c, &a, &info);
 		if ((rc = fn(ctx, &info)) != 0)
 			return rc;
 	}
