@@ -4,6 +4,7 @@
  * and no backend gets more than it may have.
  * links:
  */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -260,6 +261,43 @@ static void test_begins_to_count(void **state)
 	assert_int_equal(conns(), 0);
 }
 
+#define RACERS	4
+#define PACKETS 6000
+
+/* Whatever the packet says, of one of few flows, so that several CPUs are at the same entries. */
+static void *race(void *seed)
+{
+	static const uint8_t flags[] = { TCP_SYN, TCP_SYN,	     TCP_ACK,
+					 TCP_ACK, TCP_FIN | TCP_ACK, TCP_RST };
+	uint64_t rnd = (uintptr_t)seed;
+
+	for (unsigned i = 0; i < PACKETS; i++) {
+		struct pktbuf in;
+
+		rnd = rnd * 6364136223846793005ull + 1442695040888963407ull;
+		make(&in, (uint16_t)(1 + (rnd >> 40) % 24), flags[(rnd >> 33) % sizeof(flags)]);
+		prog_run(lb.prog, &in, NULL);
+	}
+	return NULL;
+}
+
+/* The count is that of the words, whoever was faster. */
+static void test_races(void **state)
+{
+	pthread_t threads[RACERS];
+
+	v6 = false;
+	dport = 80;
+	for (uintptr_t i = 0; i < RACERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, race, (void *)(i + 1)), 0);
+	for (unsigned i = 0; i < RACERS; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+	assert_int_equal(counted(), conns());
+	for (uint16_t port = 1; port <= 24; port++)
+		passes(port, TCP_RST);
+	assert_int_equal(counted(), conns());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +307,7 @@ int main(void)
 		cmocka_unit_test_setup(test_eviction, rows),
 		cmocka_unit_test_setup(test_moves, rows),
 		cmocka_unit_test_setup(test_begins_to_count, rows),
+		cmocka_unit_test_setup(test_races, rows),
 	};
 
 	return cmocka_run_group_tests_name("track", tests, edge_setup, edge_teardown);
