@@ -19,6 +19,7 @@ const volatile struct hg_rodata ro = {
 	.max_backends = 64,
 	.flow_mask = HG_FLOW_LINES_MIN - 1,
 	.fragment_mask = HG_FLOW_LINES_MIN - 1,
+	.deny_mask = HG_DENY_INDEX_MIN - 1,
 	.tick_shift = 8, /* of 250 Hz */
 	.fragment_ticks = HG_RODATA_DEFAULT_FRAGMENT_TICKS,
 	.flow_idle_ticks = HG_RODATA_DEFAULT_FLOW_IDLE,

@@ -15,34 +15,9 @@
 #define GUARD_SYN	 2u
 #define GUARD_SERVICE(w) ((w) >> 16) /* whose own guard is to be asked, + 1; 0: none */
 
+#include "bpf/deny.h"
 #include "bpf/guard_service.h"
 #include "bpf/source_seen.h"
-
-/* Denied prefixes. Writers: control thread, tools. Miss: not denied. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, HG_DENY_MAX);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct hg_deny4_key);
-	__type(value, struct hg_deny);
-} deny4 SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, HG_DENY_MAX);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct hg_deny6_key);
-	__type(value, struct hg_deny);
-} deny6 SEC(".maps");
-
-/* Where it is worth to ask. Writers: as above, by atomic additions. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, HG_DENY_LINES);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct hg_deny_cells);
-} deny_cells SEC(".maps");
 
 /* Sources with limits. Writer: this program; two CPUs at once may let a packet too many through. */
 struct {
@@ -61,73 +36,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct hg_source_group);
 } source_groups SEC(".maps");
-
-/* The clock is read only for what is in the trie and has an end. */
-INLINE bool deny_holds(const struct hg_deny *d)
-{
-	return !d->expires_ns || bpf_ktime_get_coarse_ns() < d->expires_ns;
-}
-
-/*
- * The longest prefix decides; one whose time is over hides no shorter one. `bits` is that of the key. A drop
- * reason, HG_DROP_NONE: not denied.
- */
-INLINE u32 deny_search(void *trie, void *key, u32 *bits)
-{
-	const struct hg_deny *d;
-	u32 i;
-
-#pragma clang loop unroll(disable)
-	for (i = 0; i < HG_DENY_NESTED; i++) {
-		d = bpf_map_lookup_elem(trie, key);
-		if (!d)
-			return HG_DROP_NONE;
-		if (deny_holds(d))
-			return d->flags & HG_DENY_RESETS ? HG_DROP_DENIED_RESET : HG_DROP_DENIED;
-		if (!d->bits)
-			return HG_DROP_NONE;
-		*bits = d->bits - 1;
-	}
-	return HG_DROP_NONE;
-}
-
-/* Not inlined: rare, and costly anyway. */
-GLOBAL u32 deny4_has(u32 addr)
-{
-	struct hg_deny4_key k = { .bits = 32, .addr = addr };
-
-	return deny_search(&deny4, &k, &k.bits);
-}
-
-GLOBAL u32 deny6_has(u64 hi, u64 lo)
-{
-	struct hg_deny6_key k = { .bits = 128 };
-
-	k.addr[0] = (u32)hi;
-	k.addr[1] = (u32)(hi >> 32);
-	k.addr[2] = (u32)lo;
-	k.addr[3] = (u32)(lo >> 32);
-	return deny_search(&deny6, &k, &k.bits);
-}
-
-/*
- * A source is two words as they lie in the packet: both halves of an IPv6 address; of IPv4 `lo` is the address.
- * First 32 bits in host order:
- */
-INLINE u32 source_first(u64 hi, u64 lo, bool v6)
-{
-	return __builtin_bswap32(v6 ? (u32)hi : (u32)lo);
-}
-
-INLINE u32 is_denied(u64 hi, u64 lo, bool v6)
-{
-	u32 cell = hg_deny_cell(source_first(hi, lo, v6), v6), row = cell / HG_DENY_LINE;
-	const struct hg_deny_cells *c = bpf_map_lookup_elem(&deny_cells, &row);
-
-	if (likely(!c || !READ_ONCE(c->n[cell % HG_DENY_LINE])))
-		return HG_DROP_NONE;
-	return v6 ? deny6_has(hi, lo) : deny4_has((u32)lo);
-}
 
 /* --- limits ------------------------------------------------------------------------------------------ */
 

@@ -32,4 +32,14 @@
 #define hg_be32(x) ((__be32)(x))
 #endif
 
+/* 64-bit mixer: two multiplications, no table; the same in kernel and userspace. */
+static inline __attribute__((always_inline)) __u64 hg_mix64(__u64 a, __u64 b)
+{
+	__u64 h = (a ^ 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
+
+	h ^= (h >> 32) ^ b;
+	h *= 0xc4ceb9fe1a85ec53ull;
+	return h ^ (h >> 29);
+}
+
 #endif

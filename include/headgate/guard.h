@@ -2,11 +2,20 @@
 /*
  * What keeps unwanted packets away from services: denied prefixes, and limits per source address.
  *
- * Denied prefixes are in two LPM tries, which cost 40 ns to ask. So that nearly no packet has to,
- * `deny_cells` counts the prefixes of every part of the address space: of 2^18 parts of IPv4 by their
- * first 18 bits, of IPv6 by a hash of its first 32. Whoever adds a prefix raises the counts first and then
- * puts it into the trie; whoever removes one does it the other way round. A count may therefore be too high
- * (a writer died), never too low.
+ * Denied prefixes are in two LPM tries, which are what is true and what tools read. A trie costs 40 ns to ask, and two
+ * microseconds when it holds a million prefixes: it goes down bit by bit, each a line from memory. So that packets need
+ * not ask there are two things in front of it.
+ *
+ * `deny_cells` counts the prefixes of every part of the address space: of 2^18 parts of IPv4 by their first 18 bits, of
+ * IPv6 by a hash of its first 32. Nearly all packets end here.
+ *
+ * `deny_index` is a hash table of prefixes, one look-up for each length in use (`hg_control.deny_lengths`). What is in it
+ * decides without the trie. What is not, for there are more lengths or a line is full, is counted a second time in
+ * its cells: there the trie has to be asked.
+ *
+ * Whoever adds a prefix raises both counts, puts it into the trie, then into the index, and takes the second count back.
+ * Whoever removes one goes the other way. A writer that dies leaves a count too high and never one too low, and no
+ * prefix in force that is not in the trie.
  *
  * Limits are kept by the theoretical arrival time of the next packet (GCRA), the same as a token bucket
  * and one word per source: a word whose time is past says no more than that its bucket is full.
@@ -64,8 +73,13 @@ struct hg_deny {
 };
 HG_ASSERT_LAYOUT(struct hg_deny, 16);
 
-/* A line of `deny_cells`: first those of IPv4, then those of IPv6. At 65535 a count stays for good. */
+/*
+ * A line of `deny_cells`: first those of IPv4, then those of IPv6. A count that has reached its end stays for good. Of
+ * each cell the upper bits count prefixes that are in the trie only.
+ */
 #define HG_DENY_LINE 32
+#define HG_DENY_ALL  0x03ffu /* all prefixes that reach into this part */
+#define HG_DENY_REST 0xfc00u /* those that the index does not have */
 struct hg_deny_cells {
 	__u16 n[HG_DENY_LINE];
 } __attribute__((aligned(HG_CACHE_LINE)));
@@ -78,6 +92,64 @@ static inline __attribute__((always_inline)) __u32 hg_deny_cell(__u32 first, __u
 	if (v6)
 		return HG_DENY_CELLS + (first * 0x9e3779b1u >> (32 - HG_DENY_CELL_BITS));
 	return first >> (32 - HG_DENY_CELL_BITS);
+}
+
+/* Lengths in `deny_index`, of each family: [length:8][prefixes of it:24], in no order. */
+#define HG_DENY_LENGTHS	 4
+#define HG_DENY_LENGTH	 24
+#define HG_DENY_PREFIXES ((1u << HG_DENY_LENGTH) - 1)
+
+/*
+ * A line of `deny_index`, of both families. A word: [prefix:41][RST:1][until:22], 0: free. IPv4: 0, length (8), address
+ * (32). IPv6: 1 and 40 bits of the hash; 19 others choose the line, so an address of nobody's list is taken for one of a million
+ * prefixes once in 2^39 times. `until`: denied for certain before that time of CLOCK_MONOTONIC, in units of 8.6 s; later the trie
+ * knows. 0: for good. Whose line is full lives next door, in one of the lines whose numbers differ in the last bits only.
+ */
+#define HG_DENY_WAYS  7
+#define HG_DENY_DOORS 8
+struct hg_deny_line {
+	__u64 word[HG_DENY_WAYS];
+	__u64 next_door; /* byte n: how many of this line's prefixes live in the line of this number ^ n */
+} __attribute__((aligned(HG_CACHE_LINE)));
+HG_ASSERT_LAYOUT(struct hg_deny_line, 64);
+
+#define HG_DENY_INDEX_MIN (1 << 13) /* lines: 512 KiB, for 30 thousand prefixes */
+#define HG_DENY_INDEX_MAX (1 << 19) /* 32 MiB */
+#define HG_DENY_PER_LINE  4 /* prefixes that lines are made for; then 1 of 100,000 finds no room */
+
+#define HG_DENY_UNTIL	   ((1ull << 22) - 1)
+#define HG_DENY_UNTIL_UNIT 33 /* 2^33 ns */
+#define HG_DENY_RST	   (1ull << 22)
+#define HG_DENY_PREFIX	   (~0ull << 23)
+
+/* Where a prefix of `len` bits, 1 or more, is found that an address belongs to; both halves in host order, of IPv4 `lo` is all. */
+struct hg_deny_place {
+	__u64 prefix; /* HG_DENY_PREFIX of its word */
+	__u32 line; /* to be masked */
+};
+
+static inline __attribute__((always_inline)) struct hg_deny_place
+hg_deny_place(__u64 hi, __u64 lo, __u32 v6, __u32 len, __u32 seed)
+{
+	struct hg_deny_place at;
+	__u64 hash;
+
+	if (!v6) {
+		at.prefix = (lo & ~0ull << (32 - len)) | (__u64)len << 32;
+		at.line = (__u32)hg_mix64(at.prefix, seed);
+		at.prefix <<= 23;
+		return at;
+	}
+	if (len <= 64) {
+		hi &= ~0ull << (64 - len);
+		lo = 0;
+	} else {
+		lo &= ~0ull << (128 - len);
+	}
+	hash = hg_mix64(hg_mix64(hi, lo), (__u64)seed << 8 | len);
+	at.prefix = 1ull << 63 | (hash & HG_DENY_PREFIX);
+	at.line = (__u32)hash;
+	return at;
 }
 
 /* --- limits per source --------------------------------------------------------------------------- */

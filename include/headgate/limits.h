@@ -41,7 +41,7 @@
  * Load-time constants, `.rodata` of xdp_lb, symbol `ro` (skel->rodata->ro). The maps must be sized
  * to match: `services` 2 x (service_mask + 1), `xdp_services` max_services x n_cpus, `backends`
  * max_backends, `xdp_backends` max_backends x n_cpus, `xdp_verdicts` and `xdp_cpus` n_cpus, `flows`
- * flow_mask + 1, `fragments` fragment_mask + 1, `nat_conns` and `nat_addrs` nat_mask + 1, `nat_lines` nat_line_mask + 1,
+ * flow_mask + 1, `fragments` fragment_mask + 1, `deny_index` deny_mask + 1, `nat_conns` and `nat_addrs` nat_mask + 1, `nat_lines` nat_line_mask + 1,
  * `nat_fragments` fragment_mask + 1,
  * `nat_services`, `live_services` and `syn_services` max_services, `live_backends` max_backends. A lookup beyond a map's end is a named drop, an uncounted
  * packet or a flow that is not remembered, never an access.
@@ -53,7 +53,7 @@ struct hg_rodata {
 	__u32 max_services; /* ids of the counter arrays */
 	__u32 max_backends;
 	__u32 role; /* enum hg_role */
-	__u32 reserved; /* 0 */
+	__u32 deny_mask; /* lines of `deny_index`, a power of two from 2, minus 1 */
 	__u32 flow_mask; /* lines of `flows`, a power of two from 2, minus 1 */
 	__u32 fragment_mask; /* lines of `fragments`, likewise */
 	/*
@@ -167,7 +167,8 @@ struct hg_control {
 	__u32 source_conns; /* a source's connections at most, see live.h; 0: no limit */
 	__u32 watch; /* 1: a rule asks what was seen of sources, see live.h */
 	__u64 netns_cookie; /* of the network the services are in: sockets of others are not theirs */
-	__u64 pad[6];
+	__u32 deny_lengths[2][HG_DENY_LENGTHS]; /* see guard.h; writers: as of deny_entries */
+	__u64 pad[2];
 } __attribute__((aligned(HG_CACHE_LINE)));
 HG_ASSERT_LAYOUT(struct hg_control, 128);
 

@@ -108,16 +108,6 @@ static inline __attribute__((always_inline)) int hg_service_counts(__u32 flags)
 #define HG_SLOT_BASE(w)		    (((w) >> 16) & 0x7fffu)
 #define HG_SLOT_MAKE(base, current) (((__u32)(base) << 16) | (__u32)(current))
 
-/* 64-bit mixer: two multiplications, no table; the same in kernel and userspace. */
-static inline __attribute__((always_inline)) __u64 hg_mix64(__u64 a, __u64 b)
-{
-	__u64 h = (a ^ 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
-
-	h ^= (h >> 32) ^ b;
-	h *= 0xc4ceb9fe1a85ec53ull;
-	return h ^ (h >> 29);
-}
-
 static inline __attribute__((always_inline)) __u32 hg_service_hash(const struct hg_service_key *k)
 {
 	__u64 hi = (__u64)k->addr[0] << 32 | k->addr[1];

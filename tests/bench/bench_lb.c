@@ -19,14 +19,17 @@
 #include <headgate/nat.h>
 #include <headgate/service.h>
 
-#define SEED	 0x1234567
-#define SLOTS	 65537
-#define BACKENDS 100
-#define BLOCKS	 ((SLOTS + 15) / 16)
-#define BUCKETS	 1024
-#define SERVICES 16
-#define LINES	 HG_FLOW_LINES_DEFAULT /* 82 k entries for 64 k flows */
-#define NAT_ROWS HG_NAT_CONNS_DEFAULT
+#define SEED	   0x1234567
+#define SLOTS	   65537
+#define BACKENDS   100
+#define BLOCKS	   ((SLOTS + 15) / 16)
+#define BUCKETS	   1024
+#define SERVICES   16
+#define LINES	   HG_FLOW_LINES_DEFAULT /* 82 k entries for 64 k flows */
+#define NAT_ROWS   HG_NAT_CONNS_DEFAULT
+#define DENY_LINES (BENCH_DENIED_N / HG_DENY_PER_LINE)
+
+static uint32_t denied_in_trie;
 
 void bench_die(const char *what, int err)
 {
@@ -227,6 +230,7 @@ struct xdp_bench_bpf *bench_load(uint32_t ifindex)
 		.max_services = SERVICES,
 		.max_backends = 2 * BACKENDS + 1,
 		.flow_mask = LINES - 1,
+		.deny_mask = DENY_LINES - 1,
 		.tick_shift = 8,
 		.fragment_ticks = HG_RODATA_DEFAULT_FRAGMENT_TICKS,
 		.flow_idle_ticks = HG_RODATA_DEFAULT_FLOW_IDLE,
@@ -238,6 +242,7 @@ struct xdp_bench_bpf *bench_load(uint32_t ifindex)
 	bpf_map__set_max_entries(skel->maps.services, 2 * BUCKETS);
 	bpf_map__set_max_entries(skel->maps.slots, 3 * BLOCKS);
 	bpf_map__set_max_entries(skel->maps.flows, LINES);
+	bpf_map__set_max_entries(skel->maps.deny_index, DENY_LINES);
 	bpf_map__set_max_entries(skel->maps.xdp_cpus, cpus);
 	bpf_map__set_max_entries(skel->maps.backends, 2 * BACKENDS + 1);
 	bpf_map__set_max_entries(skel->maps.xdp_services, SERVICES * cpus);
@@ -256,19 +261,45 @@ struct xdp_bench_bpf *bench_load(uint32_t ifindex)
 	return skel;
 }
 
+static void index_denied(struct hg_deny_line *lines, uint32_t addr)
+{
+	struct hg_deny_place at = hg_deny_place(0, addr, 0, BENCH_DENIED_BITS, SEED);
+
+	for (uint32_t step = 0; step < HG_DENY_DOORS; step++) {
+		struct hg_deny_line *line = &lines[(at.line & (DENY_LINES - 1)) ^ step];
+
+		for (uint32_t way = 0; way < HG_DENY_WAYS; way++) {
+			if (line->word[way])
+				continue;
+			line->word[way] = at.prefix;
+			lines[at.line & (DENY_LINES - 1)].next_door += step ? 1ull << 8 * step : 0;
+			return;
+		}
+	}
+	denied_in_trie++;
+}
+
+/* As the datapath's writer leaves them. */
 void bench_deny(struct xdp_bench_bpf *skel)
 {
 	struct hg_deny_cells *cells = map(skel->maps.deny_cells);
+	struct hg_deny_line *lines = map(skel->maps.deny_index);
+	struct hg_control *control = map(skel->maps.control);
 	struct hg_deny d = { .origin = HG_DENY_FILE, .bits = BENCH_DENIED_BITS };
 
 	for (uint32_t i = 0; i < BENCH_DENIED_N; i++) {
 		struct hg_deny4_key k = { .bits = BENCH_DENIED_BITS,
 					  .addr = htonl(BENCH_DENIED(i)) };
-		uint32_t cell = hg_deny_cell(BENCH_DENIED(i), 0);
+		uint32_t cell = hg_deny_cell(BENCH_DENIED(i), 0), before = denied_in_trie;
 		int rc = bpf_map_update_elem(bpf_map__fd(skel->maps.deny4), &k, &d, BPF_ANY);
 
 		if (rc)
 			bench_die("deny4", rc);
-		cells[cell / HG_DENY_LINE].n[cell % HG_DENY_LINE] = 1;
+		index_denied(lines, BENCH_DENIED(i));
+		cells[cell / HG_DENY_LINE].n[cell % HG_DENY_LINE] |= before == denied_in_trie
+									     ? 1
+									     : 1 | HG_DENY_REST;
 	}
+	control->deny_lengths[0][0] = BENCH_DENIED_BITS << HG_DENY_LENGTH | BENCH_DENIED_N;
+	printf("%u denied prefixes, %u of them in the trie only\n", BENCH_DENIED_N, denied_in_trie);
 }

@@ -66,7 +66,8 @@ enum guard {
 	OFF,
 	LIMITS, /* per source, packets and SYNs, so high that nobody reaches them */
 	LIMITS_NEAR, /* the same, but every source is in a group that is out of tokens, as when all are attackers */
-	DENY /* one denied prefix, of nobody's here */
+	DENY, /* a million denied prefixes; only where cases say so they are the source's */
+	DENY_TRIE /* the same without the index: the trie has to be asked */
 };
 
 struct bench_case {
@@ -123,6 +124,10 @@ static const struct bench_case cases[] = {
 	  .guard = DENY, .goal = 3 },
 	{ "x_denied_1m", "denied, all 1,048,576 prefixes", "bench_lb_v4_denied", DENIED,
 	  BENCH_DENIED_N, VIP, .guard = DENY, .goal = 3 },
+	{ "x_denied_trie_1", "denied, 1 prefix, by the trie", "bench_lb_v4_denied", DENIED, 1, VIP,
+	  .guard = DENY_TRIE, .goal = 0 },
+	{ "x_denied_trie_1m", "denied, all prefixes, by the trie", "bench_lb_v4_denied", DENIED,
+	  BENCH_DENIED_N, VIP, .guard = DENY_TRIE, .goal = 0 },
 };
 
 #define N_CASES (sizeof(cases) / sizeof(cases[0]))
@@ -131,6 +136,7 @@ struct bench {
 	struct xdp_bench_bpf *skel;
 	struct hg_control *control;
 	struct hg_source_group *groups;
+	struct hg_deny_cells *cells, as_filled[HG_DENY_LINES];
 	int base[N_BASE], prog[N_CASES];
 	double base_ns[N_BASE][MAX_ROUNDS], ns[N_CASES][MAX_ROUNDS];
 	int rounds, repeat;
@@ -157,6 +163,11 @@ static void load(struct bench *b)
 			 0);
 	if (b->groups == MAP_FAILED)
 		bench_die("source_groups", errno);
+	b->cells = mmap(NULL, HG_DENY_LINES * sizeof(*b->cells), PROT_READ | PROT_WRITE, MAP_SHARED,
+			bpf_map__fd(skel->maps.deny_cells), 0);
+	if (b->cells == MAP_FAILED)
+		bench_die("deny_cells", errno);
+	memcpy(b->as_filled, b->cells, sizeof(b->as_filled));
 	b->base[EMPTY] = bpf_program__fd(skel->progs.bench_empty);
 	b->base[BARE] = bpf_program__fd(skel->progs.bench_bare);
 	b->base[PAIR] = bpf_program__fd(skel->progs.bench_pair);
@@ -172,7 +183,7 @@ static void load(struct bench *b)
 }
 
 /*
- * Counts in front of the tries say where it is worth to ask, so no prefix needs to be in them. Limits: 50,000 packets a
+ * Counts in front of the index say where it is worth to ask: nowhere near the sources of other cases. Limits: 50,000 packets a
  * second and twice as many at once, by a clock of 250 Hz; for a source that sends all there is, none that it could reach.
  */
 static void set_guard(const struct bench *b, enum guard guard, bool is_alone)
@@ -186,7 +197,14 @@ static void set_guard(const struct bench *b, enum guard guard, bool is_alone)
 		b->control->limits[i] = limit;
 	for (unsigned i = 0; is_limited && i < HG_LIMIT_COUNT * HG_GROUPS; i++)
 		b->groups[i].time = guard == LIMITS_NEAR ? 1ull << 62 : 0;
-	b->control->deny_entries[0] = guard == DENY;
+	b->control->deny_entries[0] = guard == DENY || guard == DENY_TRIE;
+	for (uint32_t i = 0; i < BENCH_DENIED_N; i += 64) {
+		uint32_t cell = hg_deny_cell(BENCH_DENIED(i), 0);
+
+		b->cells[cell / HG_DENY_LINE].n[cell % HG_DENY_LINE] =
+			b->as_filled[cell / HG_DENY_LINE].n[cell % HG_DENY_LINE] |
+			(guard == DENY_TRIE ? HG_DENY_REST : 0);
+	}
 }
 
 /* Nanoseconds per run; the kernel rounds down, hence the half. */

@@ -6,6 +6,8 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,6 +28,7 @@
 
 static struct dp dp;
 static struct hg_deny_cells *cells;
+static struct hg_deny_line *index_lines;
 static struct hg_source_line *sources;
 static struct hg_source_group *groups;
 static const uint16_t one[] = { 1 };
@@ -44,6 +47,10 @@ static int setup(void **state)
 	dp.maps[DP_MAP_DENY4].fd = bpf_map__fd(lb.skel->maps.deny4);
 	dp.maps[DP_MAP_DENY6].fd = bpf_map__fd(lb.skel->maps.deny6);
 	dp.maps[DP_MAP_DENY_CELLS].mem = cells;
+	dp.t.deny = index_lines = map_mmap(lb.skel->maps.deny_index,
+					   HG_DENY_INDEX_MIN * sizeof(*index_lines));
+	dp.t.deny_mask = lb.skel->rodata->ro.deny_mask;
+	dp.t.hash_seed = lb.skel->rodata->ro.hash_seed;
 	dp.t.control = lb.control;
 	dp.t.hz = 1000000000u /
 		  4000000u; /* the kernel's own does not matter: tests let no time pass by it */
@@ -77,6 +84,13 @@ static void assert_counts_zero(void)
 	for (unsigned i = 0; i < HG_DENY_LINES; i++)
 		for (unsigned j = 0; j < HG_DENY_LINE; j++)
 			assert_int_equal(cells[i].n[j], 0);
+	for (unsigned i = 0; i < HG_DENY_INDEX_MIN; i++) {
+		for (unsigned way = 0; way < HG_DENY_WAYS; way++)
+			assert_int_equal(index_lines[i].word[way], 0);
+		assert_int_equal(index_lines[i].next_door, 0);
+	}
+	for (unsigned i = 0; i < 2 * HG_DENY_LENGTHS; i++)
+		assert_int_equal(lb.control->deny_lengths[i % 2][i / 2] & HG_DENY_PREFIXES, 0);
 	assert_int_equal(lb.control->deny_entries[0], 0);
 	assert_int_equal(lb.control->deny_entries[1], 0);
 }
@@ -337,6 +351,150 @@ static void test_against_a_list(void **state)
 	}
 }
 
+/* --- the index ------------------------------------------------------------------------------------------ */
+
+static unsigned lengths_in_use(bool is_v6, unsigned *ret_prefixes)
+{
+	unsigned n = 0;
+
+	*ret_prefixes = 0;
+	for (unsigned i = 0; i < HG_DENY_LENGTHS; i++) {
+		unsigned prefixes = lb.control->deny_lengths[is_v6][i] & HG_DENY_PREFIXES;
+
+		n += prefixes != 0;
+		*ret_prefixes += prefixes;
+	}
+	return n;
+}
+
+/* More lengths than packets look for, and the time and answer of the longest prefix. */
+static void test_lengths(void **state)
+{
+	struct conf_prefix p = prefix("203.0.113.7/29");
+	unsigned prefixes;
+	uint64_t silent;
+
+	for (unsigned bits = 17; bits <= 26; bits++) {
+		char text[32];
+
+		snprintf(text, sizeof(text), "198.18.%u.0/%u", 128 + bits, bits);
+		assert_int_equal(add(text, 0, HG_DENY_TOOL), 1);
+		assert_int_equal(lengths_in_use(false, &prefixes), bits - 16 < 4 ? bits - 16 : 4);
+		assert_int_equal(prefixes, bits - 16 < 4 ? bits - 16 : 4);
+		snprintf(text, sizeof(text), "198.18.%u.9", 128 + bits);
+		assert_int_equal(from4(text), XDP_DROP);
+		assert_int_equal(from4(CLIENT4), XDP_TX);
+	}
+	for (unsigned bits = 17; bits <= 26; bits++) {
+		char text[32];
+
+		snprintf(text, sizeof(text), "198.18.%u.0/%u", 128 + bits, bits);
+		assert_int_equal(del(text), 0);
+	}
+	assert_counts_zero();
+	/* All three are in the index now; the one in the middle answers by RST. */
+	assert_int_equal(add("203.0.113.0/24", 0, HG_DENY_TOOL), 1);
+	assert_int_equal(add("203.0.113.7/30", 0, HG_DENY_TOOL), 1);
+	assert_int_equal(dp_deny_add(&dp, &p, 0, HG_DENY_RULE, true), 1);
+	silent = lb_drops(&lb, HG_DROP_DENIED);
+	assert_int_equal(from4("203.0.113.7"), XDP_DROP);
+	assert_int_equal(lb_drops(&lb, HG_DROP_DENIED), silent + 1);
+	assert_int_equal(from4("203.0.113.1"), XDP_TX);
+	assert_int_equal(lb_drops(&lb, HG_DROP_DENIED_RESET), 1);
+	assert_int_equal(from4("203.0.113.9"), XDP_DROP);
+	assert_int_equal(lb_drops(&lb, HG_DROP_DENIED), silent + 2);
+}
+
+/* More prefixes of one neighbourhood than it has room for: each is denied, nobody else is. */
+static void test_crowded(void **state)
+{
+	const uint32_t mask = dp.t.deny_mask & ~(HG_DENY_DOORS - 1u);
+	unsigned n = 0, n_others = 0, prefixes;
+	uint32_t a;
+
+	for (a = 0x0a000000; n < HG_DENY_DOORS * HG_DENY_WAYS + 9; a++) {
+		struct hg_deny_place at = hg_deny_place(0, a, 0, 32, dp.t.hash_seed);
+		struct conf_prefix p = { .bits = 32 };
+		uint32_t be = htobe32(a);
+
+		if (at.line & mask)
+			continue;
+		memcpy(p.addr, &be, 4);
+		assert_int_equal(dp_deny_add(&dp, &p, 0, HG_DENY_FILE, false), 1);
+		n++;
+	}
+	assert_int_equal(lengths_in_use(false, &prefixes), 1);
+	assert_int_equal(prefixes, HG_DENY_DOORS * HG_DENY_WAYS);
+	for (uint32_t b = 0x0a000000; b < a + 20000; b++) {
+		struct hg_deny_place at = hg_deny_place(0, b, 0, 32, dp.t.hash_seed);
+		char text[16];
+
+		if (at.line & mask)
+			continue;
+		snprintf(text, sizeof(text), "%u.%u.%u.%u", b >> 24, b >> 16 & 255, b >> 8 & 255,
+			 b & 255);
+		assert_int_equal(from4(text), b < a ? XDP_DROP : XDP_TX);
+		n_others += b >= a;
+	}
+	assert_true(n_others > 0);
+}
+
+/* The daemon and the tool at once: afterwards the counts and the index are those of the tries. */
+struct writer {
+	struct dp dp;
+	uint64_t seed;
+	pthread_t thread;
+};
+
+static void *writer(void *arg)
+{
+	struct writer *w = arg;
+
+	for (unsigned i = 0; i < 10000; i++) {
+		uint64_t r = rnd(&w->seed), end = r >> 41 & 1 ? dp_now_ns() + (r >> 44) * 1000 : 0;
+		struct conf_prefix p = { .addr = { 203, 0, 113, (uint8_t)(r % 4 << 4) },
+					 .bits = (uint8_t)(28 + r / 4 % 5) };
+		int rc = r >> 40 & 1 ? dp_deny_del(&w->dp, &p)
+				     : dp_deny_add(&w->dp, &p, end, HG_DENY_TOOL, r >> 42 & 1);
+
+		if (rc < 0 && rc != -ENOENT)
+			return "an unexpected error";
+	}
+	return NULL;
+}
+
+static void test_two_writers(void **state)
+{
+	static struct writer writers[2];
+	struct dp_deny_info *list;
+	size_t n;
+
+	for (unsigned i = 0; i < 2; i++) {
+		writers[i].dp = dp;
+		writers[i].seed = 3 + i;
+		writers[i].dp.deny_lock_fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		assert_true(writers[i].dp.deny_lock_fd > 0);
+		assert_int_equal(pthread_create(&writers[i].thread, NULL, writer, &writers[i]), 0);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		void *error;
+
+		assert_int_equal(pthread_join(writers[i].thread, &error), 0);
+		assert_null(error);
+		close(writers[i].dp.deny_lock_fd);
+	}
+	for (unsigned i = 0; i < 4 * 5; i++) { /* out with those whose time is over */
+		struct conf_prefix p = { .addr = { 203, 0, 113, (uint8_t)(i % 4 << 4) },
+					 .bits = (uint8_t)(28 + i / 4) };
+
+		(void)dp_deny_del(&dp, &p);
+	}
+	assert_int_equal(dp_deny_list(&dp, &list, &n), 0);
+	mem_free(list);
+	assert_int_equal(n, 0);
+	assert_counts_zero();
+}
+
 /* --- limits -------------------------------------------------------------------------------------------- */
 
 /* What the first of a group may send before anybody counts for it alone. */
@@ -529,10 +687,14 @@ int main(void)
 {
 #define ROW(f) cmocka_unit_test_setup_teardown(f, clear, empty)
 	const struct CMUnitTest tests[] = {
-		ROW(test_denied),	  ROW(test_denied_odd_packets), ROW(test_all_lengths),
-		ROW(test_time_is_over),	  ROW(test_idempotent),		ROW(test_files),
-		ROW(test_against_a_list), ROW(test_packet_rate),	ROW(test_syn_rate),
-		ROW(test_refill),	  ROW(test_full_table),		ROW(test_group),
+		ROW(test_denied),	  ROW(test_denied_odd_packets),
+		ROW(test_all_lengths),	  ROW(test_time_is_over),
+		ROW(test_idempotent),	  ROW(test_files),
+		ROW(test_against_a_list), ROW(test_packet_rate),
+		ROW(test_syn_rate),	  ROW(test_lengths),
+		ROW(test_crowded),	  ROW(test_two_writers),
+		ROW(test_refill),	  ROW(test_full_table),
+		ROW(test_group),
 	};
 
 	return cmocka_run_group_tests_name("guard", tests, setup, edge_teardown);

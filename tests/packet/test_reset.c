@@ -33,6 +33,10 @@ static int setup(void **state)
 	dp.maps[DP_MAP_DENY6].fd = bpf_map__fd(lb.skel->maps.deny6);
 	dp.maps[DP_MAP_DENY_CELLS].mem = map_mmap(lb.skel->maps.deny_cells,
 						  HG_DENY_LINES * sizeof(struct hg_deny_cells));
+	dp.t.deny = map_mmap(lb.skel->maps.deny_index,
+			     HG_DENY_INDEX_MIN * sizeof(struct hg_deny_line));
+	dp.t.deny_mask = lb.skel->rodata->ro.deny_mask;
+	dp.t.hash_seed = lb.skel->rodata->ro.hash_seed;
 	dp.t.control = lb.control;
 	return rc;
 }
@@ -62,6 +66,7 @@ static void deny(const char *text)
 
 	assert_int_equal(addr_prefix_parse(str_from_cstr(text), &p), 0);
 	c = conf_prefix_of(&p);
+	(void)dp_deny_del(&dp, &c); /* of the test before */
 	assert_in_range(dp_deny_add(&dp, &c, 0, HG_DENY_RULE, true), 0, 1);
 }
 

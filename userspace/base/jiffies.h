@@ -8,6 +8,16 @@
 #define BASE_JIFFIES_H
 
 #include <stdint.h>
+#include <time.h>
+
+/* How many there are in a second: the coarse clock moves once per jiffy, so its resolution tells. */
+static inline uint32_t jiffies_hz(void)
+{
+	struct timespec res = { .tv_nsec = 4000000 };
+
+	(void)clock_getres(CLOCK_MONOTONIC_COARSE, &res);
+	return (uint32_t)(1000000000 / (res.tv_nsec > 0 ? res.tv_nsec : 4000000));
+}
 
 static inline uint64_t jiffies_of(uint64_t mono_ns, uint32_t hz)
 {

@@ -149,6 +149,7 @@ static void count_rows(const struct conf *conf, struct dp_opts *o)
 					   : HG_NAT_CONNS_DEFAULT;
 	}
 	o->n_flows = conf->global.xdp_flow_entries;
+	o->n_deny = conf->global.n_xdp_deny;
 	/* Room for what a reload may add before rows of the old configuration are given back. */
 	o->n_l7_services = o->n_l7_services * 4 + 64;
 	o->n_l7_backends = o->n_l7_backends * 4 + 256;

@@ -129,6 +129,7 @@ void dp_carry_sizes(const struct dp *dp, struct hg_rodata *ro, uint32_t *blocks,
 	AT_LEAST(ro->max_services, meta->ro.max_services);
 	AT_LEAST(ro->max_backends, meta->ro.max_backends);
 	AT_LEAST(ro->service_mask, meta->ro.service_mask);
+	AT_LEAST(ro->deny_mask, meta->ro.deny_mask);
 	AT_LEAST(*blocks, dp->before->t.n_blocks);
 	AT_LEAST(*quic, dp->before->t.n_quic_blocks);
 #undef AT_LEAST

@@ -29,6 +29,8 @@
 	X(DENY6, "deny6", "IPv6 prefix", "hg_deny", "control, tools", "denied prefixes of IPv6")  \
 	X(DENY_CELLS, "deny_cells", "line of 32 counts", "hg_deny_cells", "control, tools",       \
 	  "where it is worth to ask for a denied prefix")                                         \
+	X(DENY_INDEX, "deny_index", "line of 7 prefixes", "hg_deny_line", "control, tools",       \
+	  "denied prefixes once more, as packets look for them")                                  \
 	X(SOURCES, "sources", "line of 8 sources", "hg_source_line", "XDP",                       \
 	  "what sources with a limit have used")                                                  \
 	X(LIVE_SOURCES, "live_sources", "line of 8 sources", "hg_live_line", "live_conns",        \

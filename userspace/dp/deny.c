@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Denied prefixes: the tries `deny4` and `deny6`, and the counts in front of them (headgate/guard.h). The
- * daemon and the command-line tool may write at the same time, so nothing is remembered here but what the
- * deny-files had: the tries are what is true.
+ * Denied prefixes: the tries `deny4` and `deny6`, and the counts and the index in front of them (headgate/guard.h). The
+ * daemon and the command-line tool may write at the same time, in turns by a lock on the BPF file system's root; nothing is
+ * remembered here but what the deny-files had: the tries are what is true.
  */
 #include <bpf/bpf.h>
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "dp/dp_priv.h"
 
-#define STAYS 0xffff /* a count that has been here is not believed any more */
-#define TRIES 8 /* of a change that another writer was faster with */
+/* A second of waiting for another writer. */
+#define LOCK_TRIES    10000
+#define LOCK_PAUSE_US 100
 
 /* Slices of the walk for entries whose time is over. */
 #define SLICE_NS    400000ull
@@ -56,43 +59,45 @@ static struct conf_prefix prefix_of(const union deny_key *k, bool is_v6)
 
 /* --- counts ------------------------------------------------------------------------------------------ */
 
-static void count_change(uint16_t *n, bool up)
+/* Adds one to a part of the cell, or takes one off. A part that is full stays so: what it has missed nobody knows. */
+static void count_change(uint16_t *n, uint16_t part, bool up)
 {
-	uint16_t old = __atomic_load_n(n, __ATOMIC_RELAXED);
+	uint16_t old = __atomic_load_n(n, __ATOMIC_RELAXED), one = part & -part;
 
 	do {
-		if (old == STAYS || (!up && !old))
+		if ((old & part) == part || (!up && !(old & part)))
 			return;
-	} while (!__atomic_compare_exchange_n(n, &old, (uint16_t)(up ? old + 1 : old - 1), false,
-					      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+	} while (!__atomic_compare_exchange_n(n, &old, (uint16_t)(up ? old + one : old - one),
+					      false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
 }
 
 /* Every part of the address space that the prefix reaches into; short prefixes of IPv6: all parts. */
-static void count_prefix(struct dp *dp, const struct conf_prefix *p, bool up)
+static void count_parts(struct dp *dp, const struct conf_prefix *p, uint16_t part, bool up)
 {
 	struct hg_deny_cells *cells = dp->maps[DP_MAP_DENY_CELLS].mem;
 	unsigned known = p->is_v6 ? 32 : HG_DENY_CELL_BITS, n_bits = 0;
-	uint32_t first;
+	uint32_t first, base = p->is_v6 ? HG_DENY_CELLS : 0;
+	bool is_all;
 
 	memcpy(&first, p->addr, sizeof(first));
 	first = be32toh(first);
 	if (p->bits < known)
 		n_bits = known - p->bits;
-	if (n_bits > HG_DENY_CELL_BITS) {
-		for (uint32_t c = HG_DENY_CELLS; c < 2 * HG_DENY_CELLS; c++)
-			count_change(&cells[c / HG_DENY_LINE].n[c % HG_DENY_LINE], up);
-	} else {
-		for (uint32_t i = 0; i < 1u << n_bits; i++) {
-			uint32_t at = first + (i << (32 - known));
-			uint32_t c = hg_deny_cell(at, p->is_v6);
+	is_all = n_bits > HG_DENY_CELL_BITS;
+	for (uint32_t i = 0; i < 1u << (is_all ? HG_DENY_CELL_BITS : n_bits); i++) {
+		uint32_t c = is_all ? base + i
+				    : hg_deny_cell(first + (i << (32 - known)), p->is_v6);
 
-			count_change(&cells[c / HG_DENY_LINE].n[c % HG_DENY_LINE], up);
-		}
+		count_change(&cells[c / HG_DENY_LINE].n[c % HG_DENY_LINE], part, up);
 	}
-	if (up)
-		__atomic_add_fetch(&dp->t.control->deny_entries[p->is_v6], 1, __ATOMIC_ACQ_REL);
-	else
-		__atomic_sub_fetch(&dp->t.control->deny_entries[p->is_v6], 1, __ATOMIC_ACQ_REL);
+}
+
+/* A prefix that comes, or has gone: counted as one that is in the trie only. */
+static void count_prefix(struct dp *dp, const struct conf_prefix *p, bool up)
+{
+	count_parts(dp, p, HG_DENY_ALL, up);
+	count_parts(dp, p, HG_DENY_REST, up);
+	__atomic_add_fetch(&dp->t.control->deny_entries[p->is_v6], up ? 1 : -1, __ATOMIC_ACQ_REL);
 }
 
 /* --- one prefix -------------------------------------------------------------------------------------- */
@@ -110,25 +115,62 @@ static bool is_stronger(const struct hg_deny *d, const struct hg_deny *old)
 	return a != b ? a > b : d->origin > old->origin;
 }
 
+/* What the trie has for exactly this prefix; it answers with the longest that fits, so that has to be asked for. */
+static bool trie_has(struct dp *dp, const struct conf_prefix *p, struct hg_deny *ret)
+{
+	union deny_key k = key_of(p);
+
+	return bpf_map_lookup_elem(deny_fd(dp, p->is_v6), &k, ret) == 0 && ret->bits == p->bits;
+}
+
+/* Writers take turns; whoever dies lets go. One that is stopped in the midst holds the others up for a second only. */
+static bool deny_lock(const struct dp *dp)
+{
+	for (unsigned i = 0; i < LOCK_TRIES; i++) {
+		if (dp->deny_lock_fd <= 0 || flock(dp->deny_lock_fd, LOCK_EX | LOCK_NB) == 0)
+			return true;
+		usleep(LOCK_PAUSE_US);
+	}
+	return false;
+}
+
+static void deny_unlock(const struct dp *dp)
+{
+	if (dp->deny_lock_fd > 0)
+		(void)flock(dp->deny_lock_fd, LOCK_UN);
+}
+
+static int deny_change(struct dp *dp, const struct conf_prefix *p, const struct hg_deny *d,
+		       const struct hg_deny *old)
+{
+	union deny_key k = key_of(p);
+	int rc;
+
+	if (!is_stronger(d, old) && !is_over(old, dp_now_ns()))
+		return 0;
+	rc = bpf_map_update_elem(deny_fd(dp, p->is_v6), &k, d, BPF_EXIST);
+	if (rc == 0)
+		(void)dp_deny_index_set(&dp->t, p, d);
+	return rc;
+}
+
 static int deny_put(struct dp *dp, const struct conf_prefix *p, const struct hg_deny *d)
 {
 	union deny_key k = key_of(p);
-	int fd = deny_fd(dp, p->is_v6), rc;
 	struct hg_deny old;
+	int rc;
 
-	/* A trie answers with the longest prefix that fits, so it must be asked how long that is. */
-	if (bpf_map_lookup_elem(fd, &k, &old) == 0 && old.bits == p->bits) {
-		if (!is_stronger(d, &old) && !is_over(&old, dp_now_ns()))
-			return 0;
-		rc = bpf_map_update_elem(fd, &k, d, BPF_EXIST);
-		return rc == -ENOENT ? -EAGAIN : rc;
-	}
+	if (trie_has(dp, p, &old))
+		return deny_change(dp, p, d, &old);
 	count_prefix(dp, p, true);
-	rc = bpf_map_update_elem(fd, &k, d, BPF_NOEXIST);
-	if (rc == 0)
-		return 1;
-	count_prefix(dp, p, false);
-	return rc == -EEXIST ? -EAGAIN : rc;
+	rc = bpf_map_update_elem(deny_fd(dp, p->is_v6), &k, d, BPF_NOEXIST);
+	if (rc != 0) {
+		count_prefix(dp, p, false);
+		return rc;
+	}
+	if (dp_deny_index_put(&dp->t, p, d)) /* packets need not ask the trie for it */
+		count_parts(dp, p, HG_DENY_REST, false);
+	return 1;
 }
 
 int dp_deny_add(struct dp *dp, const struct conf_prefix *p, uint64_t expires_ns,
@@ -138,25 +180,47 @@ int dp_deny_add(struct dp *dp, const struct conf_prefix *p, uint64_t expires_ns,
 			     .origin = (__u16)origin,
 			     .flags = is_told ? HG_DENY_RESETS : 0,
 			     .bits = p->bits };
-	int rc = -EAGAIN;
-
-	if (deny_fd(dp, p->is_v6) < 0)
-		return -ENOENT;
-	for (unsigned i = 0; i < TRIES && rc == -EAGAIN; i++)
-		rc = deny_put(dp, p, &d);
-	return rc;
-}
-
-int dp_deny_del(struct dp *dp, const struct conf_prefix *p)
-{
-	union deny_key k = key_of(p);
 	int rc;
 
 	if (deny_fd(dp, p->is_v6) < 0)
 		return -ENOENT;
+	if (!deny_lock(dp))
+		return -EBUSY;
+	rc = deny_put(dp, p, &d);
+	deny_unlock(dp);
+	return rc;
+}
+
+static int deny_take(struct dp *dp, const struct conf_prefix *p)
+{
+	union deny_key k = key_of(p);
+	struct hg_deny d;
+	bool was_indexed;
+	int rc;
+
+	if (!trie_has(dp, p, &d))
+		return -ENOENT;
+	count_parts(dp, p, HG_DENY_REST, true); /* the trie decides from here on */
+	was_indexed = dp_deny_index_del(&dp->t, p);
 	rc = bpf_map_delete_elem(deny_fd(dp, p->is_v6), &k);
-	if (rc == 0)
-		count_prefix(dp, p, false);
+	if (rc != 0)
+		return rc; /* so it stays */
+	count_prefix(dp, p, false);
+	if (!was_indexed) /* counted as that from the beginning */
+		count_parts(dp, p, HG_DENY_REST, false);
+	return 0;
+}
+
+int dp_deny_del(struct dp *dp, const struct conf_prefix *p)
+{
+	int rc;
+
+	if (deny_fd(dp, p->is_v6) < 0)
+		return -ENOENT;
+	if (!deny_lock(dp))
+		return -EBUSY;
+	rc = deny_take(dp, p);
+	deny_unlock(dp);
 	return rc;
 }
 
@@ -347,8 +411,29 @@ static void forget(struct dp *dp, const struct conf_prefix *p)
 		(void)dp_deny_del(dp, p);
 }
 
-/* From the files' prefixes of before to those of now; both in order. */
-static int follow_files(struct dp *dp, const struct conf_prefix *now, unsigned n)
+/* Which lengths of a family packets should look for: the most frequent ones, the others are asked for in the trie. */
+static void common_lengths(const struct conf_prefix *p, unsigned n, bool ret[2][129])
+{
+	unsigned counts[2][129] = { 0 };
+
+	for (unsigned i = 0; i < n; i++)
+		counts[p[i].is_v6][p[i].bits]++;
+	for (unsigned i = 0; i < 2 * HG_DENY_LENGTHS; i++) {
+		unsigned *c = counts[i % 2], best = 0;
+
+		for (unsigned bits = 1; bits <= 128; bits++)
+			best = c[bits] > c[best] ? bits : best;
+		ret[i % 2][best] = c[best] != 0;
+		c[best] = 0;
+	}
+}
+
+/*
+ * From the files' prefixes of before to those of now; both in order. Twice: prefixes of common lengths first, for the index
+ * takes lengths as they come.
+ */
+static int follow_files(struct dp *dp, const struct conf_prefix *now, unsigned n,
+			bool is_common[2][129], bool is_first)
 {
 	unsigned i = 0, j = 0;
 
@@ -358,10 +443,11 @@ static int follow_files(struct dp *dp, const struct conf_prefix *now, unsigned n
 					      : conf_prefix_compare(&dp->deny_files[i], &now[j]);
 		int rc;
 
-		if (d < 0)
+		if (d < 0 && is_first)
 			forget(dp, &dp->deny_files[i]);
 		i += d <= 0;
-		if (d > 0 && (rc = dp_deny_add(dp, &now[j], 0, HG_DENY_FILE, false)) < 0)
+		if (d > 0 && is_common[now[j].is_v6][now[j].bits] == is_first &&
+		    (rc = dp_deny_add(dp, &now[j], 0, HG_DENY_FILE, false)) < 0)
 			return rc;
 		j += d >= 0;
 	}
@@ -371,12 +457,14 @@ static int follow_files(struct dp *dp, const struct conf_prefix *now, unsigned n
 static int configure_files(struct dp *dp, const struct conf_global *g)
 {
 	struct conf_prefix *copy = mem_alloc((g->n_xdp_deny + 1) * sizeof(*copy));
+	bool is_common[2][129] = { 0 };
 	int rc = copy ? 0 : -ENOMEM;
 
 	if (rc == 0 && dp->is_adopted && !dp->deny_files)
 		rc = forget_files(dp, g);
-	if (rc == 0)
-		rc = follow_files(dp, g->xdp_deny, g->n_xdp_deny);
+	common_lengths(g->xdp_deny, g->n_xdp_deny, is_common);
+	for (unsigned pass = 0; pass < 2 && rc == 0; pass++)
+		rc = follow_files(dp, g->xdp_deny, g->n_xdp_deny, is_common, pass == 0);
 	if (rc < 0) {
 		mem_free(copy);
 		return rc;

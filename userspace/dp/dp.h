@@ -41,6 +41,7 @@ struct dp_opts {
 	uint32_t n_slots; /* Maglev slots of all services together, in whole blocks */
 	uint32_t n_l7_services, n_l7_backends;
 	uint32_t n_flows; /* room for remembered flows; 0: HG_FLOW_LINES_DEFAULT lines */
+	uint32_t n_deny; /* denied prefixes that packets should not have to ask the kernel's tries for */
 	uint32_t n_quic_ids; /* server ids in connection ids, of all services together */
 	uint32_t learn_window_s; /* the longest; entries idle for longer may be evicted */
 	uint32_t n_nat; /* NAT connections at once; 0: no NAT */

@@ -30,6 +30,7 @@ enum dp_map_id {
 	DP_MAP_DENY4,
 	DP_MAP_DENY6,
 	DP_MAP_DENY_CELLS,
+	DP_MAP_DENY_INDEX,
 	DP_MAP_SOURCES,
 	DP_MAP_LIVE_SOURCES,
 	DP_MAP_SOURCE_GROUPS,
@@ -84,6 +85,8 @@ struct dp_tables {
 	uint32_t n_flow_lines, n_fragment_lines;
 	struct hg_quic_block *quic;
 	uint32_t n_quic_blocks;
+	struct hg_deny_line *deny; /* the index of denied prefixes */
+	uint32_t deny_mask, hash_seed;
 	uint32_t tick_shift, hz; /* of the program's clock, see hg_rodata */
 };
 
@@ -276,6 +279,7 @@ struct dp {
 	bool is_synced; /* dp_sync() went through at least once: is_wanted can be relied on */
 	struct dp_walk walk;
 	struct dp_before *before; /* NULL: none, or carried over */
+	int deny_lock_fd; /* of who writes denied prefixes; 0 or less: nobody else does */
 	struct dp_deny_walk deny_walk;
 	struct conf_prefix *deny_files; /* what the configuration had, NULL: not yet read */
 	unsigned n_deny_files;
@@ -389,6 +393,15 @@ void dp_slots_distrust(struct dp_service *svc);
 /* At the end of a walk over `flows`: windows and deadlines that are over, slots that need no memory any more. */
 void dp_slots_ripen(struct dp *dp, struct dp_service *svc, uint32_t from, uint32_t to);
 void dp_slots_free(struct dp_service *svc);
+
+/*
+ * deny_index.c: prefixes as packets look for them; one writer at a time. `put`, of what is not there; false: no room, the trie has to be
+ * asked. `set`: with the time and flags of now. False from `set` and `del`: not there.
+ */
+uint32_t dp_deny_lines(uint32_t prefixes); /* what the index should have for so many of both families */
+HG_WUR bool dp_deny_index_put(struct dp_tables *t, const struct conf_prefix *p, const struct hg_deny *d);
+bool dp_deny_index_set(struct dp_tables *t, const struct conf_prefix *p, const struct hg_deny *d);
+bool dp_deny_index_del(struct dp_tables *t, const struct conf_prefix *p);
 
 /* deny.c: removes entries whose time is over, a slice of well below a millisecond; true: there is more. */
 bool dp_deny_sweep(struct dp *dp);

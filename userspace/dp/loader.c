@@ -201,15 +201,6 @@ static uint32_t round_up_pow2(uint32_t v)
 	return p;
 }
 
-/* The coarse clock moves once per jiffy, so its resolution tells how many there are in a second. */
-static uint32_t loader_hz(void)
-{
-	struct timespec res = { .tv_nsec = 4000000 };
-
-	(void)clock_getres(CLOCK_MONOTONIC_COARSE, &res);
-	return (uint32_t)(1000000000 / (res.tv_nsec > 0 ? res.tv_nsec : 4000000));
-}
-
 static uint32_t round_up_lines(uint64_t entries)
 {
 	uint32_t lines = HG_FLOW_LINES_MIN;
@@ -235,7 +226,8 @@ static void loader_size(const struct dp_opts *o, struct hg_rodata *ro, uint32_t 
 	ro->hash_seed = o->hash_seed;
 	ro->flow_mask = (o->n_flows ? round_up_lines(o->n_flows) : HG_FLOW_LINES_DEFAULT) - 1;
 	ro->fragment_mask = HG_FRAGMENT_LINES_DEFAULT - 1;
-	ro->tick_shift = hg_tick_shift(loader_hz());
+	ro->deny_mask = dp_deny_lines(o->n_deny) - 1;
+	ro->tick_shift = hg_tick_shift(jiffies_hz());
 	ro->fragment_ticks = HG_RODATA_DEFAULT_FRAGMENT_TICKS;
 	ro->flow_idle_ticks = HG_RODATA_DEFAULT_FLOW_IDLE;
 	if (o->learn_window_s > ro->flow_idle_ticks) /* a tick is at least a second */
@@ -271,6 +263,7 @@ static int loader_load_edge(struct dp *dp, const struct dp_opts *o, struct err *
 	    bpf_map__set_max_entries(skel->maps.drop_events, ro.n_cpus * HG_DROP_EVENTS) != 0 ||
 	    bpf_map__set_max_entries(skel->maps.flows, ro.flow_mask + 1) != 0 ||
 	    bpf_map__set_max_entries(skel->maps.fragments, ro.fragment_mask + 1) != 0 ||
+	    bpf_map__set_max_entries(skel->maps.deny_index, ro.deny_mask + 1) != 0 ||
 	    !dp_nat_resize(skel->obj, &ro) ||
 	    bpf_map__set_max_entries(skel->maps.syn_services, ro.max_services) != 0 ||
 	    bpf_map__set_max_entries(skel->maps.steer_cpus, ro.n_cpus) != 0 ||
@@ -389,6 +382,7 @@ static bool loader_fits(const struct dp *dp, const struct dp_opts *o)
 	       meta->ro.max_services >= o->n_services + 16 &&
 	       meta->ro.max_backends >= o->n_backends + 16 &&
 	       (!o->n_flows || meta->ro.flow_mask >= want.flow_mask) &&
+	       meta->ro.deny_mask >= want.deny_mask &&
 	       dp->maps[DP_MAP_SLOTS].max_entries >=
 		       (o->n_slots + HG_SLOTS_SPARE / 2) / HG_SLOTS_PER_BLOCK &&
 	       dp->maps[DP_MAP_QUIC_IDS].max_entries >= dp_quic_blocks_of(o->n_quic_ids);
@@ -472,8 +466,11 @@ void dp_tables_of(const struct dp_map *maps, struct dp_tables *ret)
 		.n_fragment_lines = maps[DP_MAP_FRAGMENTS].max_entries,
 		.quic = maps[DP_MAP_QUIC_IDS].mem,
 		.n_quic_blocks = maps[DP_MAP_QUIC_IDS].max_entries,
+		.deny = maps[DP_MAP_DENY_INDEX].mem,
+		.deny_mask = meta->ro.deny_mask,
+		.hash_seed = meta->ro.hash_seed,
 		.tick_shift = meta->ro.tick_shift,
-		.hz = loader_hz(),
+		.hz = jiffies_hz(),
 	};
 }
 
@@ -544,6 +541,7 @@ int dp_open(const struct dp_opts *o, struct dp **ret_dp, struct err *err)
 	/* Kernels before 5.11 charge maps to RLIMIT_MEMLOCK; harmless on newer ones. */
 	(void)setrlimit(RLIMIT_MEMLOCK, &unlimited);
 	rc = loader_open(dp, o, err);
+	dp->deny_lock_fd = open(dp_bpffs(o->bpffs), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (rc == 0) {
 		loader_set_tables(dp);
 		if (o->n_workers)
@@ -574,6 +572,8 @@ void dp_close(struct dp *dp)
 	dp_carry_end(dp);
 	mem_free(dp->deny_files);
 	loader_close_maps(dp);
+	if (dp->deny_lock_fd >= 0)
+		close(dp->deny_lock_fd);
 	if (dp->lock_fd >= 0)
 		close(dp->lock_fd);
 	mem_free(dp);
