@@ -93,3 +93,9 @@ $(BUILD)/bench/tls_load $(BUILD)/bench/make_certs: $(BUILD)/bench/%: tests/bench
 bench-tls: build ## TLS and HTTP/2 against haproxy and nginx by processor time; TLS_CASES="full h2"
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD) HG_NO_DEPS=1 $(BUILD)/bench/tls_load $(BUILD)/bench/make_certs
 	$(Q)HG_BUILD=$(abspath $(BUILD)) /usr/bin/python3 tests/bench/tls.py $(TLS_CASES)
+
+# A flood of forged SYNs.
+
+.PHONY: bench-flood
+bench-flood: build $(BUILD)/e2e/synflood ## what clients have of a flood of forged SYNs, with cookies and without (root)
+	$(Q)HG_BUILD=$(abspath $(BUILD)) /usr/bin/python3 tests/bench/flood.py
