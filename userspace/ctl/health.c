@@ -331,16 +331,6 @@ struct next {
 	struct list fresh; /* watch.link: made for servers that had none */
 };
 
-static void next_fill_backend(struct next *n, struct lb_backend *be, const struct conf_proxy *px)
-{
-	struct health_backend *hb = &n->backends[px->index];
-
-	hb->be = be;
-	hb->px = px;
-	list_init(&hb->touched);
-	hb->is_watched = !px->is_disabled;
-}
-
 /* Servers that were watched before keep their watch. */
 static int next_fill_watches(struct health *h, struct next *n, struct health_backend *hb)
 {
@@ -364,16 +354,20 @@ static int next_build(struct health *h, const struct proxy_snapshot *snap, struc
 	struct list *l;
 	int r = check_plans_build(&n->plans, snap->conf, err);
 
+	if (r)
+		return r;
 	n->n_backends = snap->conf->n_proxies;
-	if (r == 0) {
-		n->backends = arena_zalloc(&n->arena, (n->n_backends + 1) * sizeof(n->backends[0]));
-		r = n->backends ? 0 : -ENOMEM;
-	}
+	n->backends = arena_zalloc(&n->arena, (n->n_backends + 1) * sizeof(n->backends[0]));
+	if (!n->backends)
+		return -ENOMEM;
 	list_for_each(l, &snap->conf->proxies) {
 		const struct conf_proxy *px = list_entry(l, struct conf_proxy, link);
+		struct health_backend *hb = &n->backends[px->index];
 
-		if (r == 0)
-			next_fill_backend(n, snap->backends[px->index], px);
+		hb->be = snap->backends[px->index];
+		hb->px = px;
+		hb->is_watched = !px->is_disabled;
+		list_init(&hb->touched);
 	}
 	for (unsigned i = 0; r == 0 && i < n->n_backends; i++)
 		r = next_fill_watches(h, n, &n->backends[i]);
