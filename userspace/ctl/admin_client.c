@@ -51,7 +51,7 @@ static void client_free(struct admin_client *ac)
 
 int admin_append(struct admin_client *ac, const char *text, size_t len)
 {
-	if (ac->out_len + len > ac->out_cap && ac->out_pos >= ac->out_cap / 2) {
+	if (ac->out_len + len > ac->out_cap && ac->out_pos && ac->out_pos >= ac->out_cap / 2) {
 		ac->out_len -= ac->out_pos;
 		memmove(ac->out, ac->out + ac->out_pos, ac->out_len);
 		ac->out_pos = 0;
