@@ -285,21 +285,21 @@ static void test_docs(void **state)
 
 static size_t put_hello(uint8_t *p, size_t record_max)
 {
+	/* clang-format off */
 	static const uint8_t body[] = {
-		0x03, 0x03, 1,	  2,	3,   4,	  5,
-		6,    7,    8,	  9,	10,  11,  12,
-		13,   14,   15,	  16,	17,  18,  19,
-		20,   21,   22,	  23,	24,  25,  26,
-		27,   28,   29,	  30,	31,  32,  0 /* session */,
-		0,    2,    0x13, 0x01, 1,   0,	  0,
-		45,   0,    0,	  0,	14,  0,	  12,
-		0,    0,    9,	  'h',	'.', 'e', 'x',
-		'a',  'm',  'p',  'l',	'e', 0,	  16,
-		0,    14,   0,	  12,	2,   'h', '2',
-		8,    'h',  't',  't',	'p', '/', '1',
-		'.',  '1',  0,	  43,	0,   5,	  4,
-		0x1a, 0x1a, 3,	  4,
+		3, 3, /* version, random */
+		1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+		17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32,
+		0, 0, 2, 0x13, 1, 1, 0, /* session, ciphers, compression */
+		0, 85,
+		0, 0, 0, 14, 0, 12, 0, 0, 9, 'h', '.', 'e', 'x', 'a', 'm', 'p', 'l', 'e',
+		0, 16, 0, 14, 0, 12, 2, 'h', '2', 8, 'h', 't', 't', 'p', '/', '1', '.', '1',
+		0, 43, 0, 5, 4, 0x1a, 0x1a, 3, 4, /* versions */
+		0, 10, 0, 8, 0, 6, 0x1a, 0x1a, 0, 29, 0, 23, /* groups */
+		0, 13, 0, 6, 0, 4, 4, 3, 8, 4, /* signature algorithms */
+		0, 51, 0, 14, 0, 12, 0x1a, 0x1a, 0, 1, 0, 0, 29, 0, 3, 1, 2, 3, /* keys */
 	};
+	/* clang-format on */
 	uint8_t msg[sizeof(body) + 4] = { 1, 0, 0, sizeof(body) };
 	size_t n = 0;
 
@@ -336,7 +336,17 @@ static int eval_text(struct fixture *f, const char *expr, struct str *ret)
 
 static void test_hello(void **state)
 {
-	for (size_t record = 1; record < 140; record += 23) {
+	static const struct {
+		const char *expr, *want;
+	} lists[] = {
+		{ "req.ssl_cipherlist,hex", "1301" },
+		{ "req.ssl_supported_groups,hex", "1A1A001D0017" },
+		{ "req.ssl_sigalgs,hex", "04030804" },
+		{ "req.ssl_keyshare_groups,hex", "1A1A001D" },
+		{ "req.ssl_ec_ext", "1" },
+	};
+
+	for (size_t record = 1; record < 160; record += 23) {
 		static uint8_t buf[2048];
 		size_t n = put_hello(buf, record);
 		struct fixture f;
@@ -353,6 +363,10 @@ static void test_hello(void **state)
 		assert_true(str_is_eq(v, STR("h2")));
 		assert_int_equal(eval_text(&f, "req.ssl_ver", &v), 0);
 		assert_true(str_is_eq(v, STR("196612")));
+		for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+			assert_int_equal(eval_text(&f, lists[i].expr, &v), 0);
+			assert_true(str_is_eq(v, str_from_cstr(lists[i].want)));
+		}
 		/* Every cut waits, and at the end has no value. */
 		for (size_t cut = 0; cut < n; cut++) {
 			char *copy = arena_alloc(&f.run, cut + 1);

@@ -177,7 +177,17 @@ struct hello {
 	unsigned type; /* 1 ClientHello, 2 ServerHello */
 	uint32_t version; /* the highest offered */
 	struct str sni, alpn;
+	struct str ciphers, groups, sigalgs; /* as sent: 2 bytes each */
+	struct cur key_shares; /* p NULL: not sent */
 };
+
+/* A list of numbers behind its length. */
+static struct str hello_list(struct cur ext)
+{
+	struct cur list = cur_take(&ext, cur_int(&ext, 2));
+
+	return list.is_bad ? STR_NULL : str_make((const char *)list.p, list.len);
+}
 
 static void hello_sni(struct cur ext, struct hello *h)
 {
@@ -231,7 +241,8 @@ static int hello_read(struct eval *ev, struct hello *h)
 	h->version = cur_int(&c, 2);
 	cur_take(&c, 32); /* random */
 	cur_take(&c, cur_int(&c, 1)); /* session id */
-	cur_take(&c, cur_int(&c, 2)); /* cipher suites */
+	h->ciphers = hello_list(c);
+	cur_take(&c, cur_int(&c, 2));
 	cur_take(&c, cur_int(&c, 1)); /* compression methods */
 	if (c.is_bad)
 		return -ENOENT;
@@ -246,10 +257,16 @@ static int hello_read(struct eval *ev, struct hello *h)
 			break;
 		if (type == 0)
 			hello_sni(ext, h);
+		else if (type == 10)
+			h->groups = hello_list(ext);
+		else if (type == 13)
+			h->sigalgs = hello_list(ext);
 		else if (type == 16)
 			hello_alpn(ext, h);
 		else if (type == 43)
 			hello_versions(ext, h);
+		else if (type == 51)
+			h->key_shares = cur_take(&ext, cur_int(&ext, 2));
 	}
 	return exts.is_bad ? -ENOENT : 0;
 }
@@ -258,8 +275,34 @@ enum hello_part {
 	HELLO_TYPE,
 	HELLO_VERSION,
 	HELLO_SNI,
-	HELLO_ALPN
+	HELLO_ALPN,
+	HELLO_CIPHERS,
+	HELLO_GROUPS,
+	HELLO_SIGALGS,
+	HELLO_KEY_SHARES,
+	HELLO_HAS_GROUPS
 };
+
+/* The groups of the keys that are offered, one after the other (RFC 8446 4.2.8). */
+static int key_share_groups(struct eval *ev, struct cur list, struct str *ret)
+{
+	char *out = list.p ? eval_alloc(ev, list.len + 1) : NULL;
+	size_t n = 0;
+
+	if (list.p && !out)
+		return -ENOMEM;
+	while (out && list.len && !list.is_bad) {
+		struct cur group = cur_take(&list, 2);
+
+		cur_take(&list, cur_int(&list, 2));
+		if (list.is_bad)
+			break;
+		memcpy(out + n, group.p, 2);
+		n += 2;
+	}
+	*ret = n ? str_make(out, n) : STR_NULL;
+	return 0;
+}
 
 static int fetch_hello(struct eval *ev, const struct expr_arg *args, unsigned kw,
 		       struct sample *ret)
@@ -280,10 +323,21 @@ static int fetch_hello(struct eval *ev, const struct expr_arg *args, unsigned kw
 		sample_set_int(ret, (int64_t)(h.version >> 8) << 16 | (h.version & 0xff));
 		return 0;
 	}
-	v = kw == HELLO_SNI ? h.sni : h.alpn;
-	if (!v.p)
-		return -ENOENT;
-	sample_set_str(ret, SAMPLE_STR, v);
+	if (kw == HELLO_HAS_GROUPS) {
+		sample_set_bool(ret, h.groups.p != NULL);
+		return 0;
+	}
+	if (kw == HELLO_KEY_SHARES)
+		r = key_share_groups(ev, h.key_shares, &v);
+	else
+		v = kw == HELLO_SNI	  ? h.sni
+		    : kw == HELLO_ALPN	  ? h.alpn
+		    : kw == HELLO_CIPHERS ? h.ciphers
+		    : kw == HELLO_GROUPS  ? h.groups
+					  : h.sigalgs;
+	if (r || !v.p)
+		return r ? r : -ENOENT;
+	sample_set_str(ret, kw >= HELLO_CIPHERS ? SAMPLE_BIN : SAMPLE_STR, v);
 	return 0;
 }
 
@@ -318,6 +372,16 @@ static const struct fetch_def defs[] = {
 	F("req_ssl_sni", "", "", STR, P, HELLO_SNI, fetch_hello, NULL, "the same"),
 	F("req.ssl_alpn", "", "", STR, P, HELLO_ALPN, fetch_hello, NULL,
 	  "first protocol offered in an undecrypted ClientHello"),
+	F("req.ssl_cipherlist", "", "", BIN, P, HELLO_CIPHERS, fetch_hello, NULL,
+	  "cipher suites offered in an undecrypted ClientHello, 2 bytes each"),
+	F("req.ssl_supported_groups", "", "", BIN, P, HELLO_GROUPS, fetch_hello, NULL,
+	  "its groups for the key exchange, 2 bytes each"),
+	F("req.ssl_sigalgs", "", "", BIN, P, HELLO_SIGALGS, fetch_hello, NULL,
+	  "its signature algorithms, 2 bytes each"),
+	F("req.ssl_keyshare_groups", "", "", BIN, P, HELLO_KEY_SHARES, fetch_hello, NULL,
+	  "the groups that it sends keys of, 2 bytes each"),
+	F("req.ssl_ec_ext", "", "", BOOL, P, HELLO_HAS_GROUPS, fetch_hello, NULL,
+	  "does it name groups for the key exchange"),
 };
 
 const struct fetch_table fetch_payload_table = { defs, ARRAY_SIZE(defs) };
