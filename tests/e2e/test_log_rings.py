@@ -8,6 +8,7 @@ from conftest import SLOW, ScriptedServer, raw, run_cli, wait_for
 
 CONFIG = """
 global
+    nbthread 1
     log-tag tag
 ring kept
     description "what happened"
