@@ -44,6 +44,11 @@ $(BUILD)/bench/relay: tests/bench/relay.c
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $<
 
+.PHONY: bench-reload
+bench-reload: build ## three minutes: reloads, upgrades and deaths under load, large configurations, against their goals (root)
+	$(Q)mkdir -p $(BUILD)/bench
+	$(Q)HG_BUILD=$(abspath $(BUILD)) /usr/bin/python3 tests/bench/operation.py --json $(BUILD)/bench/operation.json
+
 .PHONY: bench-bins
 bench-bins: $(BUILD)/bench/relay $(BUILD)/bench/load $(BUILD)/bench/bench_xdp $(BUILD)/bench/bench_veth $(BUILD)/bench/bench_maglev
 

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What connections cost in memory, by the process's resident size: promises that are easily broken unseen."""
 
+import re
+import threading
+
 import pytest
-from conftest import SLOW, connect, read_response, wait_for
+from conftest import SLOW, ScriptedServer, connect, read_head, read_response, reply, wait_for
 
 CFG = """
 global
@@ -58,3 +61,33 @@ def test_per_connection(one, daemon, data, limit):
     for c in conns:
         c.close()
     assert (after - before) / 1500 <= limit, f"{(after - before) / 1500:.0f} bytes per connection"
+
+
+@pytest.mark.skipif(SLOW > 1, reason="a sanitizer's memory is not ours")
+def test_old_configurations_give_their_memory_back(one, daemon):
+    """Ten generations held by ten requests, then let go: the process is as large as it was with one."""
+    free = threading.Event()
+    ScriptedServer(one, "127.0.0.1", 9001, lambda s, c, n: read_head(c) and (free.wait(60), c.sendall(reply(b"ok"))))
+    d = daemon(one, CFG.replace("frontend web", "listen held\n    bind 127.0.0.1:8001\n    server s 127.0.0.1:9001\nfrontend web") +
+               "".join(f"backend b{b}\n" + "".join(f"    server s{s} 10.0.{b}.{s}:80\n" for s in range(100)) for b in range(20)))
+
+    def alone():
+        return len(re.findall(r"^\s*\d+", d.cli("show snapshots"), re.M)) == 1
+
+    for _ in range(3):
+        assert "Success=1" in d.cli("reload")
+        wait_for("one configuration", alone)
+    before, held = rss(d.proc.pid), []
+    for i in range(10):
+        held.append(connect(one, "127.0.0.1", 8001, 60))
+        held[-1].sendall(GET)
+        wait_for("the stream", lambda: d.stat("held", "s")["scur"] == str(i + 1))  # noqa: B023
+        assert "Success=1" in d.cli("reload")
+    most = rss(d.proc.pid)
+    assert most - before > 4 << 20, "too small to see anything"
+    free.set()
+    for c in held:
+        assert read_response(c)[0] == 200
+        c.close()
+    wait_for("one configuration", alone)
+    wait_for(f"the memory of nine: {before}, {most}", lambda: rss(d.proc.pid) - before < (most - before) // 4)

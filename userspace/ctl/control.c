@@ -201,6 +201,7 @@ static void control_snapshot_done(struct snapshot *s)
 	struct ctl *ctl = container_of(s, struct proxy_snapshot, snap)->owner;
 
 	snapshot_retire_done(&ctl->hub, s);
+	ctl_trim_memory(ctl);
 }
 
 static int start_workers(struct ctl *ctl, struct err *err)

@@ -5,9 +5,12 @@
  * control thread only; a snapshot is freed here when the last worker let go of it.
  */
 #include <errno.h>
+#include <malloc.h>
 
 #include "base/mem.h"
 #include "ctl/ctl_priv.h"
+
+#define GENERATIONS_TO_TRIM 4 /* alive at once */
 
 static unsigned snapshot_count_binds(const struct conf *conf)
 {
@@ -207,9 +210,25 @@ static void apply_rates(struct proxy_shared *sh, const struct conf_global *g)
 	sh->comp_applied = g->maxcomprate;
 }
 
+/*
+ * When many configurations were alive at once, as with reloads that come faster than workers let go, the heap has grown
+ * by all of them and would stay so: glibc returns only what lies at its end. This walks the heap, so not for each.
+ */
+void ctl_trim_memory(struct ctl *ctl)
+{
+	struct snapshot *alive[SNAPSHOT_GENERATIONS];
+
+	if (ctl->most_generations < GENERATIONS_TO_TRIM || snapshot_list(&ctl->hub, alive) != 1)
+		return;
+	ctl->most_generations = 1;
+	malloc_trim(0);
+}
+
 int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
 {
 	uint64_t hard_stop = snap->conf->global.hard_stop_after;
+	struct snapshot *alive[SNAPSHOT_GENERATIONS];
+	unsigned n_alive;
 	int rc = snapshot_publish(&ctl->hub, &snap->snap);
 
 	if (rc != 0) {
@@ -226,6 +245,9 @@ int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
 			      ctl->loop ? loop_now(ctl->loop) / 1000000 : 0);
 	apply_rates(&ctl->shared, &snap->conf->global);
 	conf_set_proc_vars(snap->conf, ctl->loop ? loop_wall(ctl->loop) : 0);
+	n_alive = snapshot_list(&ctl->hub, alive);
+	if (n_alive > ctl->most_generations)
+		ctl->most_generations = n_alive;
 	if (ctl->current && ctl->workers && hard_stop)
 		timer_start(ctl->loop, &ctl->current->expiry, hard_stop);
 	ctl->current = snap;
