@@ -163,7 +163,7 @@ packet: deps ## packet tests: the real programs through BPF_PROG_TEST_RUN (root)
 e2e: build ## end-to-end tests in network namespaces (root)
 	$(Q)tools/h2spec.sh build/tools
 	$(Q)tools/quic.sh build/tools
-	$(Q)HG_BUILD=$(abspath $(BUILD)) $(PYTEST) -q tests/e2e $(E2E)
+	$(Q)HG_BUILD=$(abspath $(BUILD)) tests/run-e2e.sh $(PYTEST) -q tests/e2e $(E2E)
 
 lint: deps ## layering, sizes, forbidden calls, formatting
 	$(Q)tools/lint.sh
