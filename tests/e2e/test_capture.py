@@ -193,7 +193,8 @@ def test_privileges_missing_pins_and_bad_options(balanced, lab):  # noqa: F811
                        (["capture", "-w", "x", "--service", "wep"], "no service of the kernel tier is called 'wep'"),
                        (["capture", "-w", "x", "--backend", "web9"], "no server of the kernel tier is called 'web9'"),
                        (["capture", "-w", "/nowhere/x"], "cannot write /nowhere/x: No such file or directory"),
-                       (["show", "events", "now"], "usage: headgate show events")):
+                       (["show", "events", "--now"], "usage: headgate show events"),
+                       (["show", "events", "now"], "No such event sink")):  # a name is a ring of the log
         out = run_cli(b.edge, "-s", b.daemon.sock, *args, check=False)
         assert out.returncode == 1 and text in out.stderr, (args, out.stderr)
         assert control_capture(b.edge) == 0

@@ -256,7 +256,7 @@ struct server {
 	_Atomic uint64_t addr_changed_ns; /* CLOCK_MONOTONIC: connections opened before are not kept */
 	bool is_backup;
 	/* --- written by workers -------------------------------------------------------------------- */
-	_Alignas(HG_CACHE_LINE) _Atomic uint32_t cur; /* streams on it now, all workers (and NAT, through `shared_cur`) */
+	_Alignas(HG_CACHE_LINE) _Atomic uint32_t cur; /* streams on it now, all workers; NAT counts by itself */
 	_Atomic uint32_t max_cur;
 	_Atomic uint32_t n_waiting; /* queue entries on all workers: qcur */
 	_Atomic uint64_t waiting[LB_MAX_WORKERS / 64]; /* bit w: worker w has queue entries */
