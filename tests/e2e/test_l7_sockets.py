@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Small things of real files: case of field names, unix-bind, set-retries."""
+"""Small things of real files: case of field names, unix-bind, set-retries, source addresses."""
 
-from conftest import ScriptedServer, keepalive_server, raw
+import socket
+
+from conftest import HostSocket, ScriptedServer, keepalive_server, raw, read_head, read_response, reply, wait_for
 
 CONFIG = """
 global
@@ -69,3 +71,45 @@ def test_odds(one, daemon):
         assert now - before == retries, path
         before = now
     server.close()
+
+
+SOURCES = """
+defaults
+    mode http
+    timeout client 5s
+    timeout server 5s
+    timeout connect 2s
+    option httpchk GET /check
+listen both
+    bind 127.0.0.1:8000
+    source 127.0.0.5
+    server own 127.0.0.1:9001 source 127.0.0.6 check inter 100ms
+    server shared 127.0.0.1:9002 check inter 100ms
+listen transparent
+    bind 127.0.0.1:8001
+    default-server source 0.0.0.0 usesrc clientip
+    server one 127.0.0.1:9001
+"""
+
+
+def test_source_of_servers(one, daemon):
+    """`source` of a server comes before its section's, in traffic and in checks; `usesrc` takes the client's address."""
+    peers = set()
+
+    def handle(server, c, n):
+        while head := read_head(c):
+            peers.add((server, c.getpeername()[0], head.split(b" ", 2)[1]))
+            c.sendall(reply(c.getpeername()[0].encode()))
+
+    first, second = (ScriptedServer(one, "127.0.0.1", port, handle) for port in (9001, 9002))
+    daemon(one, SOURCES)
+    assert {get(one, 8000).rsplit(b"\r\n", 1)[1] for _ in range(4)} == {b"127.0.0.6", b"127.0.0.5"}
+    wait_for("checks", lambda: {(first, "127.0.0.6", b"/check"), (second, "127.0.0.5", b"/check")} <= peers)
+    assert {(s, ip) for s, ip, _ in peers} == {(first, "127.0.0.6"), (second, "127.0.0.5")}
+
+    c = HostSocket.make(one, socket.AF_INET)
+    c.bind(("127.0.0.9", 0))
+    c.connect(("127.0.0.1", 8001))
+    c.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert read_response(c)[2] == b"127.0.0.9"
+    c.close()

@@ -213,6 +213,12 @@ listen web
     d.cli(f"set server web/{srv} state ready")
     for _ in range(4):
         assert get(one, headers=["x-user: a"])[1] == moved
+    # One that is not to be remembered.
+    d.write(text.replace(":9001\n", ":9001 non-stick\n"))
+    assert "Success=1" in d.cli("reload")
+    home = {u: get(one, headers=[f"x-user: {u}"])[1] for u in "ghijkl"}
+    assert set(home.values()) == {b"s0", b"s1", b"s2"}
+    assert {u for u in entries(d, "web") if u in home} == {u for u, srv in home.items() if srv != b"s0"}
     for s in servers:
         s.close()
 

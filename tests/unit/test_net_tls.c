@@ -261,6 +261,24 @@ static void test_versions(void **state)
 	}
 }
 
+/* no-ssl-reuse */
+static void test_full_handshakes(void **state)
+{
+	struct world w;
+
+	world_init(&w);
+	crt(&w, "a.pem");
+	w.srv.has_full_handshakes = true;
+	world_start(&w);
+	for (int i = 0; i < 3; i++) {
+		connect_ok(&w, "a.test");
+		exchange(&w);
+		assert_true(field_is(w.server.c, TLS_IS_RESUMED, "0"));
+		hang_up(&w);
+	}
+	world_fini(&w);
+}
+
 /* Without tickets TLS 1.2 resumes by session id. */
 static void test_session_cache(void **state)
 {
@@ -963,6 +981,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_full_handshakes),
 		cmocka_unit_test(test_session_cache),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_strict_sni),

@@ -202,6 +202,12 @@ enum conf_on_error { ON_ERROR_FAIL_CHECK, ON_ERROR_FASTINTER, ON_ERROR_SUDDEN_DE
 
 enum conf_ws { WS_AUTO, WS_H1, WS_H2 };
 
+struct conf_outgoing { /* `source` */
+	struct addr addr; /* family 0: not set, the kernel's choice */
+	bool is_client, is_client_port; /* usesrc clientip, client: transparent */
+	char *interface; /* NULL: any */
+};
+
 struct conf_server {
 	struct list link;
 	struct conf_proxy *proxy;
@@ -227,6 +233,8 @@ struct conf_server {
 	struct str check_alpn; /* length-prefixed names; empty: the server's */
 	enum { INIT_STATE_UP, INIT_STATE_FULLY_UP, INIT_STATE_DOWN, INIT_STATE_FULLY_DOWN } init_state; /* with checks */
 	char *cookie;
+	bool is_non_stick; /* stick rules do not remember it */
+	bool has_full_handshakes; /* TLS sessions are not resumed */
 	uint64_t slowstart;
 	char *track; /* as written: [backend/]server */
 	struct conf_server *track_server; /* resolved */
@@ -244,6 +252,7 @@ struct conf_server {
 	uint32_t max_reuse;
 	enum { SERVER_PROTO_AUTO, SERVER_PROTO_H1, SERVER_PROTO_H2 } proto;
 	uint8_t ws; /* enum conf_ws: how WebSockets are asked for */
+	struct conf_outgoing source; /* conf_outgoing_of() */
 	char *redir, *agent_send;
 	struct endpoint agent_ep;
 	uint16_t agent_port;
@@ -423,10 +432,7 @@ struct conf_proxy {
 	uint8_t http_reuse; /* enum conf_http_reuse */
 	uint8_t state_load; /* enum conf_state_load */
 	char *state_file; /* of servers, with STATE_LOAD_LOCAL; NULL or "": the section's name */
-	struct addr source; /* family 0: the kernel's choice */
-	bool source_client; /* usesrc client/clientip: transparent */
-	bool source_client_port;
-	char *source_interface;
+	struct conf_outgoing source; /* of connections to servers that have none of their own */
 	/* mode l4 */
 	uint8_t forward, affinity, track; /* enum conf_forward, conf_affinity, conf_track */
 	uint8_t quic_offset, quic_length; /* bytes: server id in connection ids */
@@ -439,6 +445,12 @@ struct conf_proxy {
 	const struct conf_proxy *defaults;
 	struct conf_names *server_names; /* conf_server by name; see conf_find_server() */
 };
+
+/* Where connections to a server come from: its own `source`, or its section's. No server: NULL. */
+static inline const struct conf_outgoing *conf_outgoing_of(const struct conf_proxy *be, const struct conf_server *cs)
+{
+	return cs && cs->source.addr.sa.sa_family ? &cs->source : &be->source;
+}
 
 /* --- userlists --------------------------------------------------------------------------------- */
 

@@ -194,6 +194,10 @@ extern const struct keyword_table conf_kw_userlist, conf_kw_stick, conf_kw_error
 	conf_kw_resolvers, conf_kw_server_resolve, conf_kw_ring, conf_kw_crt_store, conf_kw_crt_load, conf_kw_crt_files,
 	conf_kw_persist, conf_kw_socket, conf_kw_socket_global, conf_kw_case;
 
+/* `source`: into the struct conf_outgoing at the row's offset (kw_socket.c). */
+int conf_parse_source(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
+#define CONF_SOURCE_ARGS "<address> [usesrc client|clientip] [interface <name>]"
+
 /* Tables that are searched together, each with the object its rows write to. */
 struct scope {
 	const struct keyword_table *table;

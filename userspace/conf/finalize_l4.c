@@ -222,7 +222,7 @@ static int check_section(struct parser *ps, struct proxy_build *b)
 	if (px->n_servers >= HG_MAX_BACKENDS)
 		return conf_fail(ps, b->line, 0, "'%s' has too many servers for '%s' (max %d)",
 				 px->name, because_of(px), HG_MAX_BACKENDS - 1);
-	if (px->source.sa.sa_family || px->source_client)
+	if (px->source.addr.sa.sa_family)
 		return conf_fail(ps, b->line, 0,
 				 "'source' of '%s' is not used with '%s': write 'nat source'",
 				 px->name, because_of(px));

@@ -121,38 +121,6 @@ static int parse_monitor_fail(struct parser *ps, struct line *l, void *obj,
 	return r;
 }
 
-/* source <addr>[:port] [usesrc client|clientip|<addr>] [interface <name>] */
-static int parse_source(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
-{
-	struct conf_proxy *px = &((struct proxy_build *)obj)->px;
-	struct endpoint ep;
-	int r = arg_endpoint(ps, l, &ep);
-
-	if (r)
-		return r;
-	if (ep.kind != ENDPOINT_IP)
-		return conf_fail(ps, l, l->at - 1, "'source' expects an IP address");
-	px->source = ep.addr;
-	px->source_client = px->source_client_port = false;
-	px->source_interface = NULL;
-	while (r == 0 && line_has(l)) {
-		if (line_accept(l, "interface")) {
-			r = arg_string(ps, l, "the name of an interface", &px->source_interface);
-		} else if (line_accept(l, "usesrc")) {
-			px->source_client = true;
-			if (line_accept(l, "client"))
-				px->source_client_port = true;
-			else if (!line_accept(l, "clientip"))
-				return conf_fail(ps, l, l->at,
-						 "'usesrc' expects 'client' or 'clientip' (other "
-						 "forms are not supported by this version)");
-		} else {
-			return line_want_end(ps, l);
-		}
-	}
-	return r;
-}
-
 static int parse_log_format(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
 	struct format_text *f = (struct format_text *)((char *)obj + kw->offset);
@@ -314,9 +282,6 @@ static const struct keyword rows[] = {
 	  .help = "of responses" },
 	{ NAME("stats"), SEC_DFLB, ARG_SUB, .sub = &conf_kw_stats, .grade = '1',
 	  .help = "the statistics page" },
-	{ NAME("source"), SEC_DLB, ARG_FUNC, .parse = parse_source, .grade = '2',
-	  .args = "<address> [usesrc client|clientip] [interface <name>]",
-	  .help = "source address of connections to servers" },
 	{ NAME("load-server-state-from-file"), SEC_DLB, ARG_ENUM, AT(state_load),
 	  .values = state_loads, .grade = '2', .args = "global|local|none", .def = "none",
 	  .help = "servers begin as the state file says" },

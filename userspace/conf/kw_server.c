@@ -159,9 +159,10 @@ static int parse_pool_max(struct parser *ps, struct line *l, void *obj, const st
 	return r;
 }
 
-static int parse_enabled(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+/* The opposite of a flag with a name of its own. */
+static int parse_clear(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
-	((struct conf_server *)obj)->is_disabled = false;
+	*(bool *)((char *)obj + kw->offset) = false;
 	return 0;
 }
 
@@ -186,8 +187,16 @@ static const struct keyword rows[] = {
 	SET_TIME("agent-inter", agent_inter, "inter", "interval between questions to the agent"),
 	FLAG("backup", is_backup, "used when no other server is up"),
 	FLAG("disabled", is_disabled, "starts in maintenance"),
-	{ NAME("enabled"), SEC_SRV, ARG_FUNC, .parse = parse_enabled, .grade = '1',
+	{ NAME("enabled"), SEC_SRV, ARG_FUNC, AT(is_disabled), .parse = parse_clear, .grade = '1',
 	  .help = "the opposite of 'disabled'" },
+	{ NAME("non-stick"), SEC_SRV, ARG_FLAG, AT(is_non_stick), .grade = '2',
+	  .help = "'stick store-request' and its kin do not remember this server" },
+	{ NAME("stick"), SEC_SRV, ARG_FUNC, AT(is_non_stick), .parse = parse_clear, .grade = '2',
+	  .help = "the opposite of 'non-stick'" },
+	{ NAME("no-ssl-reuse"), SEC_SRV, ARG_FLAG, AT(has_full_handshakes), .grade = '2',
+	  .help = "TLS sessions are not resumed" },
+	{ NAME("ssl-reuse"), SEC_SRV, ARG_FUNC, AT(has_full_handshakes), .parse = parse_clear,
+	  .grade = '2', .help = "the opposite of 'no-ssl-reuse'" },
 	FLAG("ssl", is_ssl, "TLS to this server"),
 	FLAG("check-ssl", check_ssl, "TLS in health checks"),
 	FLAG("check-send-proxy", check_send_proxy, "PROXY header in health checks"),
@@ -262,6 +271,11 @@ static const struct keyword rows[] = {
 	{ NAME("pool-low-conn"), SEC_SRV, ARG_FUNC, .parse = parse_pool_low, .grade = '1',
 	  .args = "<number>",
 	  .help = "accepted, without effect: workers do not take each other's" },
+	{ NAME("source"), SEC_SRV, ARG_FUNC, AT(source), .parse = conf_parse_source, .grade = '2',
+	  .args = CONF_SOURCE_ARGS,
+	  .help = "source address of connections to this server, instead of the section's" },
+	{ NAME("guid"), SEC_SRV, ARG_NOOP, KW_ONE_WORD, .grade = 'n', .args = "<name>",
+	  .help = "accepted, without effect" },
 	{ NAME("max-reuse"), SEC_SRV, ARG_FUNC, AT(max_reuse), .parse = parse_pool_max,
 	  .grade = '2', .args = "<number>|-1", .def = "-1", .help = "requests per connection" },
 };
@@ -272,9 +286,6 @@ static const char *const pending[] = {
 	"send-proxy-v2-ssl",
 	"send-proxy-v2-ssl-cn",
 	"set-proxy-v2-tlv-fmt*",
-	"source",
-	"no-ssl-reuse",
-	"ssl-reuse",
 	"sni-auto",
 	"no-sni-auto",
 	"check-sni-auto",
@@ -282,15 +293,12 @@ static const char *const pending[] = {
 	"hash-key",
 	"pool-conn-name",
 	"strict-maxconn",
-	"non-stick",
-	"stick",
 	"tfo",
 	"no-tfo",
 	"tcp-ut",
 	"cc",
 	"namespace",
 	"shard",
-	"guid",
 	"renegotiate",
 	"no-renegotiate",
 	"ktls",
@@ -301,7 +309,6 @@ static const char *const pending[] = {
 	"client-sigalgs",
 	"force-sslv3",
 	"idle-ping",
-	"usesrc",
 	NULL,
 };
 static const char *const refused[] = { "socks4",	"check-via-socks4", "allow-0rtt",

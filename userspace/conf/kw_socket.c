@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What sockets are opened with: TCP keep-alive, buffers of the kernel, rights of Unix sockets. */
+/* What sockets are opened with: source address, TCP keep-alive, buffers of the kernel, rights of Unix sockets. */
 #include <errno.h>
 
 #include "conf/conf_priv.h"
@@ -65,7 +65,39 @@ static int parse_keepalive(struct parser *ps, struct line *l, void *obj, const s
 	return 0;
 }
 
+int conf_parse_source(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_outgoing *src = (struct conf_outgoing *)((char *)obj + kw->offset);
+	struct endpoint ep;
+	int r = arg_endpoint(ps, l, &ep);
+
+	if (r)
+		return r;
+	if (ep.kind != ENDPOINT_IP)
+		return conf_fail(ps, l, l->at - 1, "'source' expects an IP address");
+	*src = (struct conf_outgoing){ .addr = ep.addr };
+	while (r == 0 && line_has(l)) {
+		if (line_accept(l, "interface")) {
+			r = arg_string(ps, l, "the name of an interface", &src->interface);
+		} else if (line_accept(l, "usesrc")) {
+			src->is_client = true;
+			if (line_accept(l, "client"))
+				src->is_client_port = true;
+			else if (!line_accept(l, "clientip"))
+				return conf_fail(ps, l, l->at,
+						 "'usesrc' expects 'client' or 'clientip' (other "
+						 "forms are not supported by this version)");
+		} else {
+			break;
+		}
+	}
+	return r;
+}
+
 static const struct keyword rows[] = {
+	{ NAME("source"), SEC_DLB, ARG_FUNC, .offset = offsetof(struct conf_proxy, source),
+	  .parse = conf_parse_source, .grade = '2', .args = CONF_SOURCE_ARGS,
+	  .help = "source address of connections to servers" },
 	KEEPALIVE("clitcpka", SEC_DFL, ka_client),
 	KEEPALIVE("srvtcpka", SEC_DLB, ka_server),
 };

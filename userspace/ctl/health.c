@@ -148,10 +148,7 @@ static bool fill_target(const struct watch *w, struct check_target *t)
 			 cs->ep.kind == ENDPOINT_ABNS ? "@" : "", STR_ARG(cs->ep.path));
 	else if (!watch_place_addr(w, at, &t->to))
 		return false;
-	/* usesrc client: a check has no client. */
-	if (px->source.sa.sa_family != AF_UNSPEC && !px->source_client)
-		t->from = &px->source;
-	t->interface = px->source_interface;
+	check_target_from(t, conf_outgoing_of(px, cs));
 	t->tls = w->srv->own		      ? w->srv->own->tls
 		 : w->h->snap->tls[px->index] ? w->h->snap->tls[px->index][cs->pos_in_backend]
 					      : NULL;

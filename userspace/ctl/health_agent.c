@@ -235,9 +235,7 @@ static bool agent_target(const struct watch *w, struct check_target *t)
 	memset(t, 0, sizeof(*t));
 	if (!watch_place_addr(w, &w->agent_at.now, &t->to))
 		return false;
-	if (px->source.sa.sa_family != AF_UNSPEC && !px->source_client)
-		t->from = &px->source;
-	t->interface = px->source_interface;
+	check_target_from(t, conf_outgoing_of(px, cs));
 	t->send = str_from_cstr(w->agent_text ? w->agent_text : cs->agent_send);
 	return true;
 }

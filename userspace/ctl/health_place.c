@@ -105,3 +105,11 @@ int health_set_agent_text(struct health *h, struct server *s, struct str text)
 	health_agent_resume(w);
 	return 0;
 }
+
+/* `usesrc client`: a check has no client. */
+void check_target_from(struct check_target *t, const struct conf_outgoing *src)
+{
+	if (src->addr.sa.sa_family != AF_UNSPEC && !src->is_client)
+		t->from = &src->addr;
+	t->interface = src->interface;
+}

@@ -109,6 +109,7 @@ struct check_target {
 	uint8_t proxy_version; /* of the PROXY header, 0: none unless the script says so */
 	char state[256]; /* value of X-Haproxy-Server-State */
 };
+void check_target_from(struct check_target *t, const struct conf_outgoing *src); /* health_place.c */
 
 struct check_run {
 	const struct check_prog *prog;

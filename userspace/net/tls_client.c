@@ -125,6 +125,8 @@ static int client_fill(struct tls_client *cli, struct cert_store *s, const struc
 		return err_set(err, -ENOMEM, "out of memory");
 	if (srv->verifyhost && !(cli->verifyhost = mem_strdup(str_from_cstr(srv->verifyhost))))
 		return err_set(err, -ENOMEM, "out of memory");
+	if (srv->has_full_handshakes)
+		return 0;
 	SSL_CTX_set_session_cache_mode(cli->ctx,
 				       SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
 	SSL_CTX_sess_set_new_cb(cli->ctx, on_new_session);

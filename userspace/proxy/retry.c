@@ -119,13 +119,13 @@ static bool dial_target(struct stream *st, struct dial_opts *o, struct addr *to)
 
 static void dial_source(struct stream *st, struct dial_plan *p)
 {
-	const struct conf_proxy *be = st->be;
+	const struct conf_outgoing *src = conf_outgoing_of(st->be, st->srv_conf);
 
-	p->from = be->source;
-	p->opts.interface = be->source_interface;
-	if (be->source_client || (be->options & CONF_OPT(TRANSPARENT))) {
+	p->from = src->addr;
+	p->opts.interface = src->interface;
+	if (src->is_client || (st->be->options & CONF_OPT(TRANSPARENT))) {
 		p->from = st->src.sa.sa_family ? st->src : st->front.conn->peer;
-		if (!be->source_client_port)
+		if (!src->is_client_port)
 			addr_set_port(&p->from, 0);
 		p->opts.transparent = true;
 	}
@@ -175,7 +175,7 @@ static bool is_plain(const struct stream *st)
 	const struct conf_proxy *be = st->be;
 
 	return cs && !cs->is_ssl && !cs->send_proxy && cs->ep.port && !cs->ep.port_offset_sign &&
-	       !be->source.sa.sa_family && !be->source_interface && !be->source_client &&
+	       !conf_outgoing_of(be, cs)->addr.sa.sa_family &&
 	       !(be->options & CONF_OPT(TRANSPARENT));
 }
 

@@ -154,7 +154,9 @@ void track_stick_store(struct stream *st)
 		if (key.p)
 			store_later(st, r->table->rt, key);
 	}
-	for (unsigned i = 0; st->stores && st->srv_conf && i < st->stores->n; i++) {
+	if (!st->stores || !st->srv_conf || st->srv_conf->is_non_stick)
+		return;
+	for (unsigned i = 0; i < st->stores->n; i++) {
 		struct stick_ref ref;
 
 		/* A table full of entries in use remembers nobody else. */
