@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "lab"))
-from lab import BUILD, Lab, make_cert, start_nginx, wait_for  # noqa: E402,F401
+from lab import BUILD, Lab, make_cert, readable, start_nginx, wait_for  # noqa: E402,F401
 
 HEADGATED = BUILD / "headgated"
 HEADGATE = BUILD / "headgate"
@@ -321,6 +321,7 @@ class ScriptedServer:
         self.sock.listen(512)
         self.handler, self.received, self.count = handler, [], 0
         self._stop = False
+        host.at_close.append(self.close)
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self):
@@ -343,6 +344,11 @@ class ScriptedServer:
 
     def close(self):
         self._stop = True
+        try:
+            # A thread that sleeps in accept() holds what is only closed, and the host's network with it.
+            self.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
         self.sock.close()
 
 

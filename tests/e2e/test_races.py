@@ -127,8 +127,6 @@ class Moody:
         self.mood = mood
         if mood in ("refuse", "full"):
             if self.server:
-                # close() alone leaves a listener that a thread sleeps in.
-                self.server.sock.shutdown(socket.SHUT_RDWR)
                 self.server.close()
             self.server = None
             if mood == "full":

@@ -4,13 +4,12 @@
 import json
 import os
 import re
-import select
 import socket
 import subprocess
 import time
 
 import pytest
-from conftest import SLOW, ScriptedServer, connect, keepalive_server, raw, read_response, recv_all, wait_for
+from conftest import SLOW, ScriptedServer, connect, keepalive_server, raw, read_response, readable, recv_all, wait_for
 
 CFG = """
 global
@@ -369,7 +368,7 @@ def test_hatop(one, d):
         nonlocal out
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if select.select([master], [], [], 0.1)[0]:
+            if readable([master], 0.1):
                 try:
                     out += os.read(master, 65536)
                 except OSError:
@@ -424,7 +423,7 @@ def test_limit_and_end_of_a_frontend(d, one):
         s.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     wait_for("the limit", lambda: sum(int(r.split()[-1]) for r in
                                       re.findall(r"^\d+ .*$", d.cli("show activity"), re.M)) > 0)
-    answered = select.select(held, [], [], 0.5)[0]
+    answered = readable(held, 0.5)
     assert len(answered) < 4
     assert int(d.stat("fe", "FRONTEND")["scur"]) <= 3
     assert d.cli("set maxconn frontend fe 10") == "\n"

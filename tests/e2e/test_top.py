@@ -6,14 +6,13 @@ import json
 import os
 import pty
 import re
-import select
 import signal
 import struct
 import termios
 import time
 
 import pytest
-from conftest import HEADGATE, SLOW, ScriptedServer, keepalive_server, raw, wait_for
+from conftest import HEADGATE, SLOW, ScriptedServer, keepalive_server, raw, readable, wait_for
 
 CFG = """
 global
@@ -113,7 +112,7 @@ class Screen:
 
     def read(self, seconds):
         out, end = b"", time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and select.select([self.fd], [], [], left)[0]:
+        while (left := end - time.monotonic()) > 0 and readable([self.fd], left):
             try:
                 out += os.read(self.fd, 65536)
             except OSError:

@@ -4,10 +4,11 @@
 import base64
 import json
 import os
-import select
 import shutil
 import subprocess
 import time
+
+from lab import readable
 
 CHROMIUM = shutil.which("chromium", path="/usr/bin:/bin")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
@@ -35,7 +36,7 @@ class Browser:
 
     def _message(self, end):
         while b"\0" not in self._buf:
-            if not select.select([self._in], [], [], max(0.0, end - time.monotonic()))[0]:
+            if not readable([self._in], end - time.monotonic()):
                 raise TimeoutError("the browser does not answer")
             more = os.read(self._in, 1 << 20)
             if not more:

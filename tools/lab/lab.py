@@ -42,6 +42,7 @@ class Host:
             raise RuntimeError(f"host {name}: {self.holder.stderr.read().strip() or 'no namespaces (root?)'}")
         self.pid = self.holder.pid
         self.procs = []
+        self.at_close = []  # functions: what lives in this process but belongs to the host
 
     def cmd(self, args):
         """The command line that runs `args` on this host."""
@@ -86,7 +87,7 @@ class Host:
             # Popen.wait() with a timeout looks only every now and then.
             fd = os.pidfd_open(proc.pid)
             try:
-                if not select.select([fd], [], [], timeout)[0]:
+                if not readable([fd], timeout):
                     proc.kill()
             finally:
                 os.close(fd)
@@ -94,6 +95,8 @@ class Host:
         return proc.returncode
 
     def close(self):
+        for end in self.at_close:
+            end()
         for proc in reversed(self.procs):
             if proc.poll() is None:
                 try:
@@ -102,7 +105,7 @@ class Host:
                     pass
                 proc.wait()
         self.holder.kill()
-        self.holder.wait()
+        self.holder.communicate()
 
 
 class Lab:
@@ -153,6 +156,15 @@ class Lab:
         """Frames sent by XDP_TX or redirect reach a veth only when its far end runs a program, too."""
         obj = BUILD / "bpf" / "xdp_pass.bpf.o"
         host.run(["ip", "link", "set", "dev", ifname, "xdpdrv", "obj", obj, "sec", "xdp.frags"])
+
+
+def readable(files, seconds):
+    """Those of `files` (descriptors, sockets) that can be read now or within a time. select() knows none above 1,023."""
+    by_fd = {f if isinstance(f, int) else f.fileno(): f for f in files}
+    poll = select.poll()
+    for fd in by_fd:
+        poll.register(fd, select.POLLIN)
+    return [by_fd[fd] for fd, _ in poll.poll(max(0, seconds) * 1000)]
 
 
 def wait_for(what, test, timeout=10.0, interval=0.05):
