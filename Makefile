@@ -211,8 +211,10 @@ $(foreach t,$(FUZZ_SRC),$(eval $(call fuzz_rule,$(t))))
 bench-quick: build ## five minutes: L7 against haproxy, nginx and a bare relay; X of the XDP program
 	$(Q)HG_BUILD=$(abspath $(BUILD)) tests/bench/quick.sh
 
-bench: build ## the long one
-	$(Q)HG_BUILD=$(abspath $(BUILD)) tests/bench/full.sh
+BENCHES := bench-quick bench-h1 bench-lookup bench-walk bench-l4 bench-l7 bench-tls bench-flood bench-reload
+bench: build ## every benchmark, one after the other: most of an hour (root)
+	$(Q)for b in $(BENCHES); do echo "== $$b"; $(MAKE) --no-print-directory $$b || failed="$$failed $$b"; done; \
+		[ -z "$$failed" ] || { echo "missed a goal or failed:$$failed"; exit 1; }
 
 demo: build ## a small network of namespaces with real traffic through both tiers (root)
 	$(Q)HG_BUILD=$(abspath $(BUILD)) tools/lab/demo.sh
