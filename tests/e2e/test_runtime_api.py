@@ -490,3 +490,30 @@ def test_show_errors(one, daemon):
     assert [shown(x) for x in ("web", "be", "3", "quiet", "-1 request", "response", "be request")] == [
         ["request"], ["response"], ["response"], [], ["request"], ["response"], []]
     assert d.cli("show errors nope").strip() == "No such proxy."
+
+
+def test_profiling(d, one):
+    """Functions by name with what they cost; nothing while it is off; every change begins anew."""
+    assert re.search(r"^Per-task CPU profiling +: auto +\t# set profiling tasks \{on\|auto\|off\}$", d.cli("show profiling status"), re.M)
+    assert d.cli("set profiling tasks on").strip() == ""
+
+    def rows(order=""):
+        out = d.cli(f"show profiling tasks {order}")
+        assert re.match(r"Tasks activity( over \d+\.\d{3} sec till \d+\.\d{3} sec ago)?:\n  function +calls +cpu_tot +cpu_avg +lat_tot +lat_avg\n", out)
+        return [line.split() for line in out.split("\n")[2:] if line]
+
+    def handled():
+        who(one, 2)
+        return [r for r in rows("bytime") if re.match(r"[a-z_]+$", r[0]) and int(r[1]) >= 2]
+
+    row = wait_for("a function by name", handled)[0]
+    assert all(re.match(r"\d+(\.\d+)?(ns|us|ms|s)$", t) for t in row[2:]), row
+    assert len(rows("2")) <= 2 and len(rows("byaddr aggr")) >= 1
+    calls = [int(r[1]) for r in rows()]
+    assert calls == sorted(calls, reverse=True)
+    assert d.cli("set profiling tasks off").strip() == ""
+    wait_for("nothing", lambda: who(one, 1) and rows() == [])
+    assert "Expects 'on', 'auto', or 'off'." in d.cli("set profiling tasks maybe")
+    assert "Expects either 'tasks' or 'memory'." in d.cli("set profiling dreams on")
+    assert "Memory profiling not compiled in." in d.cli("set profiling memory on")
+    assert "Expects either 'all', 'status'" in d.cli("show profiling everything")

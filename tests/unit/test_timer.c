@@ -137,7 +137,7 @@ static void run_model(uint64_t first_seed, bool chaos, uint64_t origin_ns)
 			set_now(model_next() * LOOP_TICK_NS);
 		else
 			set_now(loop->clock.now + rnd() % (1ull << (rnd() % 43)));
-		wheel_advance(&loop->wheel, now_tick);
+		wheel_advance(&loop->wheel, now_tick, &loop->profile);
 		check_model();
 	}
 	loop_destroy(loop);

@@ -32,6 +32,8 @@ int cmd_experimental_mode(struct cmd *c);
 int cmd_add_server(struct cmd *c);
 int cmd_del_server(struct cmd *c);
 int cmd_wait(struct cmd *c);
+int cmd_show_profiling(struct cmd *c);
+int cmd_set_profiling(struct cmd *c);
 /* cmd_server.c: why a server cannot be deleted, NULL: it can; *ret_may_pass: not yet. Its idle connections do not count. */
 const char *server_why_not_removable(const struct ctl *ctl, const struct server *s,
 				     bool *ret_may_pass);

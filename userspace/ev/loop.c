@@ -24,6 +24,11 @@ static uint64_t clock_ns(clockid_t id)
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
+uint64_t loop_clock_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
 void loop_update_clock(struct loop *l)
 {
 	l->clock.now = clock_ns(CLOCK_MONOTONIC);
@@ -143,6 +148,30 @@ const struct loop_stats *loop_stats(const struct loop *l)
 	return &l->stats;
 }
 
+struct profile *loop_profile(struct loop *l)
+{
+	return &l->profile;
+}
+
+/* Since the loop woke up: what is called now may have been ready as long. The callee may free itself. */
+static void call_measured(struct loop *l, struct deferred *d)
+{
+	uintptr_t fn = (uintptr_t)d->call;
+	uint64_t begin = loop_clock_ns();
+
+	d->call(d);
+	profile_add(&l->profile, fn, begin - l->awake_since, loop_clock_ns() - begin);
+}
+
+static void handle_measured(struct loop *l, struct ev_fd *ev, uint32_t events)
+{
+	uintptr_t fn = (uintptr_t)ev->on_event;
+	uint64_t begin = loop_clock_ns();
+
+	ev->on_event(ev, events);
+	profile_add(&l->profile, fn, begin - l->awake_since, loop_clock_ns() - begin);
+}
+
 static void run_deferred(struct loop *l)
 {
 	struct list queue = LIST_INIT(queue);
@@ -153,7 +182,10 @@ static void run_deferred(struct loop *l)
 		struct deferred *d = list_entry(link, struct deferred, link);
 
 		l->stats.deferred++;
-		d->call(d);
+		if (unlikely(l->profile.is_on))
+			call_measured(l, d);
+		else
+			d->call(d);
 	}
 }
 
@@ -208,7 +240,10 @@ static void run_events(struct loop *l)
 			continue;
 		ev->slot = 0;
 		l->stats.events++;
-		ev->on_event(ev, l->batch[i].events);
+		if (unlikely(l->profile.is_on))
+			handle_measured(l, ev, l->batch[i].events);
+		else
+			ev->on_event(ev, l->batch[i].events);
 	}
 	l->n_batch = 0;
 }
@@ -234,9 +269,10 @@ int loop_run_once(struct loop *l, int max_wait_ms)
 	if (r)
 		return r;
 	run_events(l);
-	l->stats.timers += wheel_advance(&l->wheel, l->clock.now / LOOP_TICK_NS);
+	l->stats.timers += wheel_advance(&l->wheel, l->clock.now / LOOP_TICK_NS, &l->profile);
 	run_hooks(l);
 	l->stats.iterations++;
+	profile_tick(&l->profile, l->clock.now, l->stats.iterations, l->stats.busy_ns);
 	return 0;
 }
 

@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "ev/profile.h"
 
 struct loop;
 
@@ -119,5 +120,7 @@ struct loop_stats {
 	uint64_t idle_ns, busy_ns; /* asleep in epoll_wait, and not */
 };
 const struct loop_stats *loop_stats(const struct loop *l);
+/* What the functions called by it cost, for `show profiling`. Lives as long as the loop. */
+struct profile *loop_profile(struct loop *l);
 
 #endif

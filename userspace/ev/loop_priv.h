@@ -38,13 +38,15 @@ struct loop {
 	struct arena scratch;
 	struct loop_stats stats;
 	struct wheel wheel;
+	struct profile profile;
 	struct epoll_event batch[LOOP_BATCH];
 };
 
 void wheel_init(struct wheel *w, uint64_t tick);
 /* First tick at which something may be due, or UINT64_MAX. May be too early, never too late. */
 uint64_t wheel_next(struct wheel *w);
-/* Runs what is due up to `tick`; returns how many. */
-unsigned wheel_advance(struct wheel *w, uint64_t tick);
+/* Runs what is due up to `tick`, measured where `p` is on; returns how many. */
+unsigned wheel_advance(struct wheel *w, uint64_t tick, struct profile *p);
+uint64_t loop_clock_ns(void); /* CLOCK_MONOTONIC, read now */
 
 #endif

@@ -64,8 +64,18 @@ uint64_t wheel_next(struct wheel *w)
 	return wheel_find(w, &level, &slot, &tick) ? tick : UINT64_MAX;
 }
 
+/* The timer may be gone when its handler returns. */
+static void run_measured(struct profile *p, struct timer *t)
+{
+	uintptr_t fn = (uintptr_t)t->on_expire;
+	uint64_t due = t->expires * LOOP_TICK_NS, begin = loop_clock_ns();
+
+	t->on_expire(t);
+	profile_add(p, fn, begin > due ? begin - due : 0, loop_clock_ns() - begin);
+}
+
 /* Everything on `due`: runs it, or puts it where it belongs when its tick is still to come. */
-static unsigned run_due(struct wheel *w, struct list *due)
+static unsigned run_due(struct wheel *w, struct list *due, struct profile *p)
 {
 	struct list *link;
 	unsigned n = 0;
@@ -79,12 +89,15 @@ static unsigned run_due(struct wheel *w, struct list *due)
 			continue;
 		}
 		n++;
-		t->on_expire(t);
+		if (unlikely(p->is_on))
+			run_measured(p, t);
+		else
+			t->on_expire(t);
 	}
 	return n;
 }
 
-unsigned wheel_advance(struct wheel *w, uint64_t tick)
+unsigned wheel_advance(struct wheel *w, uint64_t tick, struct profile *p)
 {
 	unsigned level, slot, n = 0;
 	uint64_t at;
@@ -95,7 +108,7 @@ unsigned wheel_advance(struct wheel *w, uint64_t tick)
 		list_splice_back(&due, &w->slots[level][slot]);
 		wheel_clear(w, level, slot);
 		w->cur = at;
-		n += run_due(w, &due);
+		n += run_due(w, &due, p);
 	}
 	/* No occupied slot begins before `tick`, so every one still lies ahead of the new `cur`. */
 	if (tick > w->cur)

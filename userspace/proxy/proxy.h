@@ -125,6 +125,7 @@ void *worker_owner(const struct worker *w);
  */
 uint64_t worker_oldest_stream(const struct worker *w);
 const struct loop_stats *worker_loop_stats(const struct worker *w); /* racy reads, for display */
+struct profile *worker_profile(const struct worker *w); /* see ev/profile.h for what any thread may do */
 
 /* Control asks; each is a mail to the worker. */
 void worker_news(struct worker *w); /* a snapshot was published: adopt it, move listeners over */

@@ -407,6 +407,11 @@ const struct loop_stats *worker_loop_stats(const struct worker *w)
 	return loop_stats(w->loop);
 }
 
+struct profile *worker_profile(const struct worker *w)
+{
+	return loop_profile(w->loop);
+}
+
 void *worker_owner(const struct worker *w)
 {
 	return w->o.owner;
