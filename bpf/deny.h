@@ -170,7 +170,7 @@ INLINE u32 deny_indexed(u64 hi, u64 lo, bool v6)
 		n = READ_ONCE(c->deny_lengths[v6][i]);
 		if (!(n & HG_DENY_PREFIXES) || n >> HG_DENY_LENGTH <= found >> 8)
 			continue;
-		at = hg_deny_place(hi, lo, v6, n >> HG_DENY_LENGTH, ro.hash_seed);
+		at = hg_deny_place(hi, lo, v6, n >> HG_DENY_LENGTH, c->source_seed);
 		word = deny_word(at.prefix, at.line);
 		if (word)
 			found = n >> HG_DENY_LENGTH << 8 | deny_answer(word);

@@ -122,21 +122,25 @@ HG_ASSERT_LAYOUT(struct hg_deny_line, 64);
 #define HG_DENY_RST	   (1ull << 22)
 #define HG_DENY_PREFIX	   (~0ull << 23)
 
-/* Where a prefix of `len` bits, 1 or more, is found that an address belongs to; both halves in host order, of IPv4 `lo` is all. */
+/*
+ * Where a prefix of `len` bits, 1 or more, is found that an address belongs to; both halves in host order, of IPv4 `lo` is all.
+ * `seed` is the secret hg_control.source_seed: who knew it could have himself denied from an IPv6 address that was
+ * chosen to look like somebody else's. hg_mix64() alone is no secret: its second word cancels its first.
+ */
 struct hg_deny_place {
 	__u64 prefix; /* HG_DENY_PREFIX of its word */
 	__u32 line; /* to be masked */
 };
 
 static inline __attribute__((always_inline)) struct hg_deny_place
-hg_deny_place(__u64 hi, __u64 lo, __u32 v6, __u32 len, __u32 seed)
+hg_deny_place(__u64 hi, __u64 lo, __u32 v6, __u32 len, __u64 seed)
 {
 	struct hg_deny_place at;
 	__u64 hash;
 
 	if (!v6) {
 		at.prefix = (lo & ~0ull << (32 - len)) | (__u64)len << 32;
-		at.line = (__u32)hg_mix64(at.prefix, seed);
+		at.line = (__u32)hg_mix64(at.prefix ^ seed, seed);
 		at.prefix <<= 23;
 		return at;
 	}
@@ -146,7 +150,7 @@ hg_deny_place(__u64 hi, __u64 lo, __u32 v6, __u32 len, __u32 seed)
 	} else {
 		lo &= ~0ull << (128 - len);
 	}
-	hash = hg_mix64(hg_mix64(hi, lo), (__u64)seed << 8 | len);
+	hash = hg_mix64(hg_mix64(hg_mix64(hi ^ seed, seed), lo), seed ^ len);
 	at.prefix = 1ull << 63 | (hash & HG_DENY_PREFIX);
 	at.line = (__u32)hash;
 	return at;

@@ -263,7 +263,7 @@ struct xdp_bench_bpf *bench_load(uint32_t ifindex)
 
 static void index_denied(struct hg_deny_line *lines, uint32_t addr)
 {
-	struct hg_deny_place at = hg_deny_place(0, addr, 0, BENCH_DENIED_BITS, SEED);
+	struct hg_deny_place at = hg_deny_place(0, addr, 0, BENCH_DENIED_BITS, 0);
 
 	for (uint32_t step = 0; step < HG_DENY_DOORS; step++) {
 		struct hg_deny_line *line = &lines[(at.line & (DENY_LINES - 1)) ^ step];

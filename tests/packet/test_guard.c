@@ -50,7 +50,6 @@ static int setup(void **state)
 	dp.t.deny = index_lines = map_mmap(lb.skel->maps.deny_index,
 					   HG_DENY_INDEX_MIN * sizeof(*index_lines));
 	dp.t.deny_mask = lb.skel->rodata->ro.deny_mask;
-	dp.t.hash_seed = lb.skel->rodata->ro.hash_seed;
 	dp.t.control = lb.control;
 	dp.t.hz = 1000000000u /
 		  4000000u; /* the kernel's own does not matter: tests let no time pass by it */
@@ -413,7 +412,7 @@ static void test_crowded(void **state)
 	uint32_t a;
 
 	for (a = 0x0a000000; n < HG_DENY_DOORS * HG_DENY_WAYS + 9; a++) {
-		struct hg_deny_place at = hg_deny_place(0, a, 0, 32, dp.t.hash_seed);
+		struct hg_deny_place at = hg_deny_place(0, a, 0, 32, dp.t.control->source_seed);
 		struct conf_prefix p = { .bits = 32 };
 		uint32_t be = htobe32(a);
 
@@ -426,7 +425,7 @@ static void test_crowded(void **state)
 	assert_int_equal(lengths_in_use(false, &prefixes), 1);
 	assert_int_equal(prefixes, HG_DENY_DOORS * HG_DENY_WAYS);
 	for (uint32_t b = 0x0a000000; b < a + 20000; b++) {
-		struct hg_deny_place at = hg_deny_place(0, b, 0, 32, dp.t.hash_seed);
+		struct hg_deny_place at = hg_deny_place(0, b, 0, 32, dp.t.control->source_seed);
 		char text[16];
 
 		if (at.line & mask)
@@ -437,6 +436,29 @@ static void test_crowded(void **state)
 		n_others += b >= a;
 	}
 	assert_true(n_others > 0);
+}
+
+/* What hg_mix64() makes of its first word before the second comes in. */
+static uint64_t half_mixed(uint64_t a)
+{
+	uint64_t h = (a ^ 0x9e3779b97f4a7c15ull) * 0xff51afd7ed558ccdull;
+
+	return h ^ h >> 32;
+}
+
+/* Who knows the hash but not the seed cannot be denied for somebody else, from an address of his own /64. */
+static void test_chosen_address(void **state)
+{
+	const uint64_t hi = 0x20010db800010002ull, other = 0x20010db800030004ull;
+	const uint64_t lo = 1 ^ half_mixed(hi) ^ half_mixed(other);
+	uint64_t bytes[2] = { htobe64(other), htobe64(lo) };
+	char text[INET6_ADDRSTRLEN];
+
+	assert_true(hg_mix64(hi, 1) == hg_mix64(other, lo));
+	assert_non_null(inet_ntop(AF_INET6, bytes, text, sizeof(text)));
+	assert_int_equal(add(text, 0, HG_DENY_RULE), 1);
+	assert_int_equal(from6(text), XDP_DROP);
+	assert_int_equal(from6("2001:db8:1:2::1"), XDP_TX);
 }
 
 /* The daemon and the tool at once: afterwards the counts and the index are those of the tries. */
@@ -693,8 +715,8 @@ int main(void)
 		ROW(test_against_a_list), ROW(test_packet_rate),
 		ROW(test_syn_rate),	  ROW(test_lengths),
 		ROW(test_crowded),	  ROW(test_two_writers),
-		ROW(test_refill),	  ROW(test_full_table),
-		ROW(test_group),
+		ROW(test_chosen_address), ROW(test_refill),
+		ROW(test_full_table),	  ROW(test_group),
 	};
 
 	return cmocka_run_group_tests_name("guard", tests, setup, edge_teardown);

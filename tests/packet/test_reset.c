@@ -36,7 +36,6 @@ static int setup(void **state)
 	dp.t.deny = map_mmap(lb.skel->maps.deny_index,
 			     HG_DENY_INDEX_MIN * sizeof(struct hg_deny_line));
 	dp.t.deny_mask = lb.skel->rodata->ro.deny_mask;
-	dp.t.hash_seed = lb.skel->rodata->ro.hash_seed;
 	dp.t.control = lb.control;
 	return rc;
 }

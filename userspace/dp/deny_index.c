@@ -57,7 +57,7 @@ static struct hg_deny_place place_of(const struct dp_tables *t, const struct con
 	memcpy(half, p->addr, sizeof(half));
 	memcpy(&v4, p->addr, sizeof(v4));
 	at = hg_deny_place(be64toh(half[0]), p->is_v6 ? be64toh(half[1]) : be32toh(v4), p->is_v6,
-			   p->bits, t->hash_seed);
+			   p->bits, t->control->source_seed);
 	at.line &= t->deny_mask;
 	return at;
 }
@@ -104,6 +104,7 @@ bool dp_deny_index_put(struct dp_tables *t, const struct conf_prefix *p, const s
 
 	if (!t->deny || !p->bits || !length_take(t, p->is_v6, p->bits))
 		return false;
+	dp_guard_seed(t->control);
 	at = place_of(t, p);
 	word = word_of(&at, d);
 	for (unsigned step = 0; step < HG_DENY_DOORS; step++) {

@@ -86,7 +86,7 @@ struct dp_tables {
 	struct hg_quic_block *quic;
 	uint32_t n_quic_blocks;
 	struct hg_deny_line *deny; /* the index of denied prefixes */
-	uint32_t deny_mask, hash_seed;
+	uint32_t deny_mask;
 	uint32_t tick_shift, hz; /* of the program's clock, see hg_rodata */
 };
 
@@ -448,6 +448,7 @@ void dp_nat_describe(const struct dp *dp, const struct hg_nat_conn *c, const str
 
 /* guard.c */
 /* Limits of sources; those of services follow with the next dp_sync(). */
+void dp_guard_seed(struct hg_control *c); /* the secret of hashes of sources, where there is none yet */
 HG_WUR int dp_guard_limits(struct dp *dp, const struct conf *c, struct err *err);
 /* Brings the service's own limits to what the section has, once per configuration; may make the services dirty. */
 HG_WUR int dp_guard_service(struct dp *dp, const struct conf_proxy *px, struct dp_service *svc,

@@ -21,10 +21,8 @@ static uint32_t step_of(const struct dp *dp, const struct conf_xdp_limit *l)
 
 /* --- sources ------------------------------------------------------------------------------------------------ */
 
-static void guard_seed(struct dp *dp)
+void dp_guard_seed(struct hg_control *c)
 {
-	struct hg_control *c = dp->t.control;
-
 	/* Once for as long as the maps live: what is kept by source is found by it. */
 	if (!c->source_seed && getrandom(&c->source_seed, sizeof(c->source_seed), 0) < 0)
 		c->source_seed = dp_now_ns();
@@ -65,7 +63,7 @@ int dp_guard_limits(struct dp *dp, const struct conf *c, struct err *err)
 {
 	int rc;
 
-	guard_seed(dp);
+	dp_guard_seed(dp->t.control);
 	rc = dp_guard_source_conns(dp, c->global.xdp_max_conn, err);
 	if (rc == 0 && !dp->live.is_on && limited_section(c))
 		rc = err_set(

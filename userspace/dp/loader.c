@@ -468,7 +468,6 @@ void dp_tables_of(const struct dp_map *maps, struct dp_tables *ret)
 		.n_quic_blocks = maps[DP_MAP_QUIC_IDS].max_entries,
 		.deny = maps[DP_MAP_DENY_INDEX].mem,
 		.deny_mask = meta->ro.deny_mask,
-		.hash_seed = meta->ro.hash_seed,
 		.tick_shift = meta->ro.tick_shift,
 		.hz = jiffies_hz(),
 	};
