@@ -167,10 +167,12 @@ INLINE u32 deny_indexed(u64 hi, u64 lo, bool v6)
 		return HG_DROP_NONE;
 #pragma clang loop unroll(disable)
 	for (i = 0; i < HG_DENY_LENGTHS; i++) {
+		asm volatile("" : "+r"(c)); /* else clang keeps two pointers into it, and there is no stack for both */
 		n = READ_ONCE(c->deny_lengths[v6][i]);
 		if (!(n & HG_DENY_PREFIXES) || n >> HG_DENY_LENGTH <= found >> 8)
 			continue;
-		at = hg_deny_place(hi, lo, v6, n >> HG_DENY_LENGTH, c->source_seed);
+		at = hg_deny_place(hi, lo, v6, n >> HG_DENY_LENGTH,
+				   READ_ONCE(c->source_seed));
 		word = deny_word(at.prefix, at.line);
 		if (word)
 			found = n >> HG_DENY_LENGTH << 8 | deny_answer(word);
