@@ -478,6 +478,8 @@ static int run_screen(struct top *t)
 			draw(t);
 			timeout((int)(t->delay_s * 1000));
 		}
+		/* A terminal that has gone reads as no key, at once. */
+		goes_on = goes_on && isatty(STDIN_FILENO);
 	}
 	endwin();
 	return 0;

@@ -99,9 +99,11 @@ def test_as_text(d, one):
 class Screen:
     """A terminal of 30 x 140. text() is what was drawn since the last key; ^L draws all of it again."""
 
-    def __init__(self, d, *args):
+    def __init__(self, d, *args, ignores=()):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            for sig in ignores:
+                signal.signal(sig, signal.SIG_IGN)
             os.environ["TERM"] = "vt100"
             os.execv(HEADGATE, [str(HEADGATE), "-s", str(d.sock), "top", *args])
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 140, 0, 0))
@@ -189,3 +191,11 @@ def test_on_a_terminal(d):
     s.send(b"3")
     s.until(r"WAITING FOR")
     assert s.close() == 0
+
+
+def test_its_terminal_goes_away(d):
+    """As under nohup: nothing is left that reads from nowhere for ever."""
+    s = Screen(d, "-d", "0.3", ignores=[signal.SIGHUP])
+    s.until(r"SERVICE .*TYPE")
+    os.close(s.fd)
+    wait_for("the end", lambda: os.waitpid(s.pid, os.WNOHANG)[0])
