@@ -162,7 +162,7 @@ struct hg_control {
 	__u32 capture; /* 1: a capture is on, see events.h; writer: the capturing tool */
 	/* See guard.h. Prefixes in `deny4` and `deny6`, by atomic additions of all writers; never too low. */
 	__u32 deny_entries[2];
-	__u64 source_seed; /* of the hash of sources, random for each load */
+	__u64 source_seed; /* of hashes of sources and of denied prefixes: secret, random, as old as the maps */
 	struct hg_limit limits[HG_LIMIT_COUNT];
 	__u32 source_conns; /* a source's connections at most, see live.h; 0: no limit */
 	__u32 watch; /* 1: a rule asks what was seen of sources, see live.h */

@@ -87,11 +87,12 @@ static int check_server(struct parser *ps, struct conf_server *s)
 {
 	struct line *l = container_of(s, struct server_build, srv)->line;
 	bool is_nat = s->proxy->forward == FORWARD_NAT;
-	const char *what = s->is_ssl	   ? "ssl"
-			   : s->send_proxy ? "send-proxy"
-			   : s->cookie	   ? "cookie"
-			   : s->slowstart  ? "slowstart"
-					   : NULL;
+	const char *what = s->is_ssl			 ? "ssl"
+			   : s->send_proxy		 ? "send-proxy"
+			   : s->cookie			 ? "cookie"
+			   : s->slowstart		 ? "slowstart"
+			   : s->source.addr.sa.sa_family ? "source"
+							 : NULL;
 	struct list *p;
 
 	if (s->ep.kind != ENDPOINT_IP || addr_is_any(&s->ep.addr))
