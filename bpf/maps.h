@@ -130,6 +130,13 @@ struct {
 	__type(value, struct hg_backend_counters);
 } xdp_backends SEC(".maps");
 
+INLINE struct hg_control *control_row(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&control, &zero);
+}
+
 /* One token, if there is one; tokens come with the timer's ticks. */
 INLINE bool bucket_take(struct hg_bucket *b, u32 per_jiffy)
 {

@@ -79,6 +79,7 @@ struct icmp_head {
 struct pkt {
 	struct xdp_md *ctx;
 	void *l3; /* IP header, whole fixed part in the frame; invalid once the head has moved */
+	const struct hg_control *control; /* of stage service; later stages need not look it up again */
 	struct hg_service *svc; /* NULL: not ours */
 	struct hg_backend *be; /* NULL: none chosen */
 	u64 hash; /* of the flow, see hg_flow_hash() */

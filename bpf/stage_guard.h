@@ -144,33 +144,31 @@ GLOBAL u32 guard_conns(u64 hash)
 	return live_of_source(hash);
 }
 
-/* Limits per source; without them a packet pays for a look at one word or two. */
+/* Limits per source; without them a packet pays for one look at three words. */
 INLINE u32 guard_limits(const struct hg_control *c, u64 hi, u64 lo, bool v6, bool syn)
 {
-	bool packets = c->limits[HG_LIMIT_PACKETS].step;
-	bool syns = syn && c->limits[HG_LIMIT_SYNS].step, conns = syn && c->source_conns;
+	u32 packets = c->limits[HG_LIMIT_PACKETS].step, syns = c->limits[HG_LIMIT_SYNS].step;
 	u64 hash;
 
-	if (likely(!packets && !syns && !conns))
+	if (likely(!(packets | syns | c->source_conns)))
 		return HG_DROP_NONE;
 	hash = source_hash(hi, lo, v6, c->source_seed);
 	if (packets && unlikely(!guard_limit(c, HG_LIMIT_PACKETS, hash)))
 		return HG_DROP_SOURCE_PACKETS;
+	if (likely(!syn))
+		return HG_DROP_NONE;
 	if (syns && unlikely(!guard_limit(c, HG_LIMIT_SYNS, hash)))
 		return HG_DROP_SOURCE_SYNS;
-	if (conns && guard_conns(hash) >= c->source_conns)
+	if (c->source_conns && guard_conns(hash) >= c->source_conns)
 		return HG_DROP_SOURCE_CONNS;
 	return HG_DROP_NONE;
 }
 
 /* Why the source's packet is not wanted; HG_DROP_NONE: it is. */
-INLINE u32 guard_source(u64 hi, u64 lo, bool v6, bool syn)
+INLINE u32 guard_source(const struct hg_control *c, u64 hi, u64 lo, bool v6, bool syn)
 {
-	u32 zero = 0, drop;
-	const struct hg_control *c = bpf_map_lookup_elem(&control, &zero);
+	u32 drop;
 
-	if (unlikely(!c))
-		return HG_DROP_NONE;
 	if (unlikely(READ_ONCE(c->deny_entries[v6])) && (drop = is_denied(hi, lo, v6)))
 		return drop;
 	return guard_limits(c, hi, lo, v6, syn);
@@ -203,8 +201,8 @@ INLINE bool guard_read(struct xdp_md *ctx, u32 type_off, bool v6, u64 *hi, u64 *
  */
 GLOBAL u32 guard_more(struct xdp_md *ctx, u32 what)
 {
-	u32 zero = 0, drop = GUARD_DROP(what), seen;
-	const struct hg_control *c;
+	const struct hg_control *c = control_row();
+	u32 drop = GUARD_DROP(what), seen;
 	bool v6 = what & GUARD_V6;
 	u64 hi, lo;
 
@@ -212,7 +210,6 @@ GLOBAL u32 guard_more(struct xdp_md *ctx, u32 what)
 		return drop;
 	if (GUARD_SERVICE(what) && !drop)
 		drop = guard_service(hi, lo, what & (GUARD_V6 | GUARD_SYN), GUARD_SERVICE(what) - 1);
-	c = bpf_map_lookup_elem(&control, &zero);
 	seen = (what & GUARD_SYN ? SEEN_SYN : 0) | (drop ? SEEN_DROP : 0);
 	if (c && c->watch && seen)
 		source_note(source_hash(hi, lo, v6, c->source_seed), seen);
@@ -225,19 +222,19 @@ GLOBAL u32 guard_more(struct xdp_md *ctx, u32 what)
  */
 GLOBAL u32 guard_apart(struct xdp_md *ctx, u32 type_off, u32 what)
 {
+	const struct hg_control *c = control_row();
 	bool v6 = what & GUARD_V6;
 	u64 hi, lo;
 
-	if (!guard_read(ctx, type_off, v6, &hi, &lo))
+	if (unlikely(!c) || !guard_read(ctx, type_off, v6, &hi, &lo))
 		return HG_DROP_NONE;
-	return v6 ? guard_source(hi, lo, true, what & GUARD_SYN) :
-		    guard_source(0, lo, false, what & GUARD_SYN);
+	return v6 ? guard_source(c, hi, lo, true, what & GUARD_SYN) :
+		    guard_source(c, 0, lo, false, what & GUARD_SYN);
 }
 
 INLINE bool is_watched(void)
 {
-	u32 zero = 0;
-	const struct hg_control *c = bpf_map_lookup_elem(&control, &zero);
+	const struct hg_control *c = control_row();
 
 	return c && c->watch;
 }
@@ -246,8 +243,9 @@ INLINE u32 guard_rest(struct pkt *p, bool v6, u32 drop)
 {
 	bool is_guarded = p->svc->flags & HG_SVC_GUARDED;
 
-	if (likely(!is_guarded && !drop && !p->syn))
-		return drop;
+	/* One word, one branch: the compiler would make three of each of these. */
+	if (likely(!((p->svc->flags & HG_SVC_GUARDED) | drop | p->syn)))
+		return HG_DROP_NONE;
 	if (likely(!is_guarded && !is_watched()))
 		return drop;
 	return guard_more(p->ctx, (v6 ? GUARD_V6 : 0) | (p->syn ? GUARD_SYN : 0) |
@@ -263,8 +261,8 @@ INLINE bool guard_verdict(struct pkt *p, u32 drop)
 INLINE bool stage_guard(struct pkt *p, bool v6)
 {
 	const u64a *w = p->l3;
-	u32 drop = v6 ? guard_source(w[1], w[2], true, p->syn) :
-			guard_source(0, ((const u32a *)w)[3], false, p->syn);
+	u32 drop = v6 ? guard_source(p->control, w[1], w[2], true, p->syn) :
+			guard_source(p->control, 0, ((const u32a *)w)[3], false, p->syn);
 
 	return guard_verdict(p, guard_rest(p, v6, drop));
 }

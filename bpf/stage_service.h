@@ -77,8 +77,8 @@ GLOBAL u32 service_search(struct hg_service_key *k, u32 base, u32 exact, u32 any
 /* For the rare callers: the service of `k`, or with `addr_row` the address row. NULL: none. */
 GLOBAL u32 service_bucket(struct hg_service_key *k, u32 exact, u32 addr_row)
 {
-	u32 zero = 0, generation, base;
-	struct hg_control *c = bpf_map_lookup_elem(&control, &zero);
+	const struct hg_control *c = control_row();
+	u32 generation, base;
 
 	if (!c || !k)
 		return NO_BUCKET;
@@ -108,15 +108,15 @@ INLINE struct hg_service *service_find_slowly(struct pkt *p, const struct hg_ser
 INLINE bool stage_service(struct pkt *p, bool v6)
 {
 	struct hg_service_key k = { .port = p->dport, .proto = p->proto };
-	u32 zero = 0, generation, base, bucket, any;
+	const struct hg_control *c = control_row();
+	u32 generation, base, bucket, any;
 	struct hg_service *s;
-	struct hg_control *c;
 	__be32 src[4];
 
 	read_addrs(p, v6, src, k.addr);
-	c = bpf_map_lookup_elem(&control, &zero);
 	if (unlikely(!c))
 		return pkt_end(p, HG_VERDICT_PASS_NOT_OURS);
+	p->control = c;
 	p->tap = READ_ONCE(c->capture);
 	if (p->plain && unlikely(p->tap))
 		return pkt_end(p, VERDICT_AGAIN);

@@ -177,6 +177,8 @@ INLINE int lb_family(struct pkt *p, bool v6)
 			return nat_packet(p->ctx, nat_what(p, v6, p->svc->id));
 		if (stage_select(p, v6))
 			stage_forward(p, v6, true);
+		if (likely(p->verdict == HG_VERDICT_TX))
+			return report_sent(p);
 	}
 	return lb_end(p, v6);
 }

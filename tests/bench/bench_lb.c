@@ -167,8 +167,7 @@ static void nat_begin(struct xdp_bench_bpf *skel, struct bench_nat_flow *f, uint
 	memcpy(&f->backend_port, out + 36, 2);
 }
 
-/* As many connections as the wrapper has flows, where the program puts them; all established. */
-static void fill_nat(struct xdp_bench_bpf *skel)
+void bench_nat(struct xdp_bench_bpf *skel)
 {
 	struct bench_nat_flow *flows = map(skel->maps.bench_nat_flows);
 	struct hg_nat_service *services = map(skel->maps.nat_services);
@@ -212,7 +211,6 @@ static void fill_maps(struct xdp_bench_bpf *skel, uint32_t ifindex)
 	add_service(services, false, VIP_TRACKED, HG_MODE_IPIP);
 	add_service(services, false, VIP_NAT, HG_MODE_NAT);
 	fill_flows(map(skel->maps.flows));
-	fill_nat(skel);
 }
 
 struct xdp_bench_bpf *bench_load(uint32_t ifindex)

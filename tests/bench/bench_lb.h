@@ -30,6 +30,12 @@ void bench_die(const char *what, int err) __attribute__((noreturn));
 /* `ifindex`: where the backends are. */
 struct xdp_bench_bpf *bench_load(uint32_t ifindex);
 
+/*
+ * As many NAT connections as the wrapper has flows, where the program puts them; all established. Only with backends
+ * behind interface 1, where test runs say that their packets come from.
+ */
+void bench_nat(struct xdp_bench_bpf *skel);
+
 /* A million denied prefixes; control.deny_entries says whether anybody asks. */
 void bench_deny(struct xdp_bench_bpf *skel);
 

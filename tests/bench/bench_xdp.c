@@ -152,6 +152,7 @@ static void load(struct bench *b)
 {
 	struct xdp_bench_bpf *skel = bench_load(1);
 
+	bench_nat(skel);
 	bench_deny(skel);
 	b->skel = skel;
 	b->control = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED,
