@@ -116,6 +116,8 @@ static const struct {
 	{ "urlp(y) 2", 1 },
 	{ "urlp_reg(y) ^[0-9]$", 1 },
 	{ "url_param(z) 3", 1 },
+	{ "url_param 2", 1 },
+	{ "url_param 9", 0 },
 	{ "src 192.0.2.0/24", 1 },
 	{ "src 10.0.0.0/8 192.0.2.7", 1 },
 	{ "src 10.0.0.0/8 ::/0", 1 },

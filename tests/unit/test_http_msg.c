@@ -131,6 +131,29 @@ static void test_edits(void **state)
 	fixture_end(&f);
 }
 
+/* What rules do: names and constant values are those of the configuration, not copied. */
+static void test_named(void **state)
+{
+	const struct http_header_name vary = { STR("Vary"), HTTP_FIELD_VARY },
+				      own = { STR("X-Own"), HTTP_FIELD_OTHER };
+	const struct str fixed = STR("fixed");
+	char text[] = "gone soon";
+	struct fixture f;
+
+	fixture_begin(&f, 4);
+	assert_int_equal(http_msg_add_named(&f.msg, &vary, fixed, true), 0);
+	assert_ptr_equal(http_msg_find_named(&f.msg, &vary, 0)->value.p, fixed.p);
+	assert_int_equal(http_msg_set_named(&f.msg, &own, str_from_cstr(text), false), 0);
+	memset(text, 'x', sizeof(text) - 1);
+	assert_fields(&f.msg, "Vary: fixed;X-Own: gone soon;");
+	assert_int_equal(http_msg_add_named(&f.msg, &own, STR(" second "), true), 0);
+	assert_int_equal(http_msg_set_named(&f.msg, &own, STR("one"), true), 0);
+	assert_fields(&f.msg, "Vary: fixed;X-Own: one;");
+	assert_int_equal(http_msg_set_named(&f.msg, &vary, STR("a\nb"), true), -EINVAL);
+	assert_null(http_msg_find_named(&f.msg, &own, 2));
+	fixture_end(&f);
+}
+
 static void test_limits(void **state)
 {
 	struct http_msg m = { 0 };
@@ -213,10 +236,10 @@ static void test_strip(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),  cmocka_unit_test(test_methods_and_errors),
-		cmocka_unit_test(test_lists),  cmocka_unit_test(test_edits),
-		cmocka_unit_test(test_limits), cmocka_unit_test(test_no_memory),
-		cmocka_unit_test(test_strip),
+		cmocka_unit_test(test_names),	  cmocka_unit_test(test_methods_and_errors),
+		cmocka_unit_test(test_lists),	  cmocka_unit_test(test_edits),
+		cmocka_unit_test(test_named),	  cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_no_memory), cmocka_unit_test(test_strip),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

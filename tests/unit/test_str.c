@@ -69,6 +69,11 @@ static void find_and_slice(void **state)
 	assert_int_equal(str_find_char(s("abc"), 'c'), 2);
 	assert_true(str_find_char(s("abc"), 'x') == SIZE_MAX);
 	assert_true(str_find_char(STR_NULL, 'x') == SIZE_MAX);
+	assert_int_equal(str_find_any(s("abc&d;e"), s("&;")), 3);
+	assert_int_equal(str_find_any(s("abc;d&e"), s("&;")), 3);
+	assert_int_equal(str_find_any(s("a?b"), s("?")), 1);
+	assert_true(str_find_any(s("abc"), s("&;")) == SIZE_MAX);
+	assert_true(str_find_any(s("abc"), STR_NULL) == SIZE_MAX);
 	assert_int_equal(str_find(s("hello"), s("ll")), 2);
 	assert_int_equal(str_find(s("hello"), STR_NULL), 0);
 	assert_true(str_find(s("he"), s("hello")) == SIZE_MAX);

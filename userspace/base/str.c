@@ -104,6 +104,17 @@ size_t str_find_char(struct str s, char c)
 	return p ? (size_t)(p - s.p) : SIZE_MAX;
 }
 
+size_t str_find_any(struct str s, struct str set)
+{
+	if (set.len == 1)
+		return str_find_char(s, set.p[0]);
+	for (size_t i = 0; i < s.len; i++)
+		for (size_t k = 0; k < set.len; k++)
+			if (s.p[i] == set.p[k])
+				return i;
+	return SIZE_MAX;
+}
+
 size_t str_find(struct str s, struct str needle)
 {
 	const char *p;

@@ -54,6 +54,7 @@ int str_case_cmp(struct str a, struct str b);
 
 /* Offset of the first match, or SIZE_MAX. */
 size_t str_find_char(struct str s, char c);
+size_t str_find_any(struct str s, struct str set); /* first byte that is one of `set` */
 size_t str_find(struct str s, struct str needle);
 size_t str_case_find(struct str s, struct str needle);
 

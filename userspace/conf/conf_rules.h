@@ -93,6 +93,7 @@ struct conf_rule {
 	uint8_t action; /* enum conf_action_kind */
 	struct cond *cond; /* NULL: always */
 	char *name; /* header, variable, table, realm, service … */
+	struct http_header_name header; /* set-header, add-header */
 	struct logfmt *fmt; /* value */
 	struct expr *expr; /* set-var, track-sc key, capture sample */
 	char *regex; /* replace-*: pattern; compiled form in `re` */

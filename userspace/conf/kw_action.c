@@ -83,7 +83,9 @@ static int want_header(struct parser *ps, struct line *l, char **ret)
 static int parse_header_fmt(struct parser *ps, struct line *l, struct action_ctx *c)
 {
 	int r = want_header(ps, l, &c->rule->name);
+	struct str name = str_from_cstr(r ? "" : c->rule->name);
 
+	c->rule->header = (struct http_header_name){ name, http_field_id(name) };
 	return r ? r : compile_format(ps, c->b, l, c->place, &c->rule->fmt);
 }
 

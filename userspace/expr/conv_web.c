@@ -6,7 +6,7 @@ static int conv_param(struct eval *ev, const struct expr_arg *args, unsigned kw,
 {
 	struct str seps = args[1].type == ARG_STR ? args[1].str : STR("&"), v;
 
-	if (smp->str.len == 0 || !url_find_param(smp->str, seps, args[0].str, 0, &v))
+	if (smp->str.len == 0 || !url_find_param(smp->str, seps, args[0].str, &v))
 		return -ENOENT;
 	smp->str = v;
 	return 0;

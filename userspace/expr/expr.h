@@ -383,6 +383,8 @@ void expr_websocket_accept(struct str key, char out[EXPR_WEBSOCKET_ACCEPT]);
 HG_WUR int cond_eval(const struct cond *c, const struct subject *s);
 /* Appends to `out` (truncating); returns the bytes appended. */
 size_t logfmt_eval(const struct logfmt *f, const struct subject *s, char *out, size_t size);
+/* The text of a format that is always the same, as old as the format; p NULL: it is not. */
+struct str logfmt_text(const struct logfmt *f);
 /* The whole into the subject's arena; p NULL: out of memory. */
 struct str logfmt_eval_str(const struct logfmt *f, const struct subject *s);
 

@@ -15,7 +15,7 @@ static const struct http_msg *msg_of(const struct eval *ev, unsigned kw)
 /* Walks over values: fields of a name, or list items in them. */
 struct walk {
 	const struct http_msg *msg;
-	struct str name; /* p NULL: every field */
+	struct http_header_name name; /* p NULL: every field */
 	unsigned field; /* index of the field we are in */
 	size_t off; /* of the next item; 0 at the start of a field */
 	bool is_list;
@@ -39,12 +39,11 @@ static size_t item_end(struct str s, size_t i)
 
 static const struct http_field *walk_field(const struct walk *w)
 {
-	for (unsigned i = w->field; i < w->msg->n_fields; i++) {
-		const struct http_field *f = &w->msg->fields[i];
-
-		if (!f->is_removed && (!w->name.p || str_is_case_eq(f->name, w->name)))
-			return f;
-	}
+	if (w->name.text.p)
+		return http_msg_find_named(w->msg, &w->name, w->field);
+	for (unsigned i = w->field; i < w->msg->n_fields; i++)
+		if (!w->msg->fields[i].is_removed)
+			return &w->msg->fields[i];
 	return NULL;
 }
 
@@ -117,7 +116,15 @@ static int walk_init(const struct eval *ev, const struct expr_arg *args, unsigne
 	if (!w->msg)
 		return -ENOENT;
 	if (args[0].type == ARG_STR)
-		w->name = args[0].str;
+		w->name = (struct http_header_name){ args[0].str, (enum http_field_id)args[0].num };
+	return 0;
+}
+
+/* The name of a field is looked up once. */
+static int check_field(struct fn_check *c, struct err *err)
+{
+	if (c->args[0].type == ARG_STR)
+		c->args[0].num = http_field_id(c->args[0].str);
 	return 0;
 }
 
@@ -396,21 +403,23 @@ static int fetch_cookie_names(struct eval *ev, const struct expr_arg *args, unsi
 
 #define Q PLACES_REQ
 #define R PLACES_RSP
-#define HDR(n, pl, k, what)                                                      \
-	F(n, "[name],[occ]", "[si", STR, pl, FIELD_ITEMS | (k), fetch_hdr, NULL, \
+#define HDR(n, pl, k, what)                                                             \
+	F(n, "[name],[occ]", "[si", STR, pl, FIELD_ITEMS | (k), fetch_hdr, check_field, \
 	  "item of a " what " header, the last or number occ")
-#define FHDR(n, pl, k, what)                                                     \
-	F(n, "[name],[occ]", "[si", STR, pl, FIELD_WHOLE | (k), fetch_hdr, NULL, \
+#define FHDR(n, pl, k, what)                                                            \
+	F(n, "[name],[occ]", "[si", STR, pl, FIELD_WHOLE | (k), fetch_hdr, check_field, \
 	  "whole " what " header, the last or number occ")
-#define HDR_CNT(n, pl, k) \
-	F(n, "[name]", "[s", SINT, pl, FIELD_ITEMS | (k), fetch_hdr_cnt, NULL, "number of items")
-#define FHDR_CNT(n, pl, k) \
-	F(n, "[name]", "[s", SINT, pl, FIELD_WHOLE | (k), fetch_hdr_cnt, NULL, "number of headers")
-#define HDR_IP(n, pl, k)                                                             \
-	F(n, "[name],[occ]", "[si", ADDR, pl, FIELD_ITEMS | (k), fetch_hdr_ip, NULL, \
+#define HDR_CNT(n, pl, k)                                                             \
+	F(n, "[name]", "[s", SINT, pl, FIELD_ITEMS | (k), fetch_hdr_cnt, check_field, \
+	  "number of items")
+#define FHDR_CNT(n, pl, k)                                                            \
+	F(n, "[name]", "[s", SINT, pl, FIELD_WHOLE | (k), fetch_hdr_cnt, check_field, \
+	  "number of headers")
+#define HDR_IP(n, pl, k)                                                                    \
+	F(n, "[name],[occ]", "[si", ADDR, pl, FIELD_ITEMS | (k), fetch_hdr_ip, check_field, \
 	  "header item as an address")
-#define HDR_VAL(n, pl, k)                                                             \
-	F(n, "[name],[occ]", "[si", SINT, pl, FIELD_ITEMS | (k), fetch_hdr_val, NULL, \
+#define HDR_VAL(n, pl, k)                                                                    \
+	F(n, "[name],[occ]", "[si", SINT, pl, FIELD_ITEMS | (k), fetch_hdr_val, check_field, \
 	  "header item as an integer")
 #define COOK(n, pl, k) F(n, "[name]", "[s", STR, pl, k, fetch_cookie, NULL, "value of a cookie")
 #define COOK_CNT(n, pl, k) \

@@ -7,25 +7,21 @@
 
 struct str param_next(struct str *query, struct str seps, struct str *ret_value)
 {
-	size_t n = 0, eq;
-	struct str item;
+	size_t n = str_find_any(*query, seps), eq;
+	struct str item = str_sub(*query, 0, n);
 
-	while (n < query->len && str_find_char(seps, query->p[n]) == SIZE_MAX)
-		n++;
-	item = str_sub(*query, 0, n);
 	*query = n < query->len ? str_from(*query, n + 1) : STR_NULL;
 	eq = str_find_char(item, '=');
 	*ret_value = eq == SIZE_MAX ? STR_NULL : str_from(item, eq + 1);
 	return str_sub(item, 0, eq);
 }
 
-bool url_find_param(struct str query, struct str seps, struct str name, unsigned nth,
-		    struct str *ret_value)
+bool url_find_param(struct str query, struct str seps, struct str name, struct str *ret_value)
 {
 	while (query.p) {
 		struct str n = param_next(&query, seps, ret_value);
 
-		if (ret_value->p && str_is_eq(n, name) && nth-- == 0)
+		if (ret_value->p && str_is_eq(n, name))
 			return true;
 	}
 	return false;
@@ -34,13 +30,11 @@ bool url_find_param(struct str query, struct str seps, struct str name, unsigned
 static struct str path_of(const struct http_msg *m)
 {
 	struct str p = m->path;
-	size_t at = 0;
 
 	if (p.len == 0 || p.p[0] != '/')
 		return STR_NULL;
-	while (at < p.len && p.p[at] != '?' && p.p[at] != '#')
-		at++;
-	return str_sub(p, 0, at);
+	p = str_sub(p, 0, str_find_char(p, '?'));
+	return str_sub(p, 0, str_find_char(p, '#'));
 }
 
 static struct str query_of(const struct http_msg *m)
@@ -222,15 +216,14 @@ static struct str subject_body(const struct subject *s, bool is_rsp)
 static bool param_text(const struct subject *s, enum param_src from, struct str delim,
 		       struct str *ret)
 {
-	size_t at = 0;
+	size_t at;
 
 	if (from == PARAM_BODY) {
 		*ret = str_sub(subject_body(s, false), 0, BODY_SCAN_MAX);
 		return ret->len != 0;
 	}
-	while (at < s->req->path.len && str_find_char(delim, s->req->path.p[at]) == SIZE_MAX)
-		at++;
-	if (at >= s->req->path.len)
+	at = str_find_any(s->req->path, delim);
+	if (at == SIZE_MAX)
 		return false;
 	*ret = str_from(s->req->path, at + 1);
 	return true;
@@ -248,17 +241,17 @@ static int fetch_param(struct eval *ev, const struct expr_arg *args, unsigned kw
 		return -ENOENT;
 	if (kw == PARAM_BODY)
 		seps = STR("&");
-	if (args[0].type == ARG_NONE) {
-		do {
-			if (!text.p)
-				return -ENOENT;
-			param_next(&text, seps, &value);
-		} while (!value.p || nth-- > 0);
-	} else if (!url_find_param(text, seps, args[0].str, nth, &value)) {
-		return -ENOENT;
-	}
+	do {
+		struct str name;
+
+		if (!text.p)
+			return -ENOENT;
+		name = param_next(&text, seps, &value);
+		if (args[0].type != ARG_NONE && !str_is_eq(name, args[0].str))
+			value.p = NULL;
+	} while (!value.p || nth-- > 0);
 	/* Positions are counted again on each call, so that the number of tries must be bounded. */
-	ev->has_more = ev->is_iterating && ev->it[0] < 64;
+	ev->has_more = ev->is_iterating && text.p && ev->it[0] < 64;
 	sample_set_str(ret, SAMPLE_STR, value);
 	return 0;
 }

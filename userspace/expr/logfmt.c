@@ -400,6 +400,13 @@ size_t logfmt_eval(const struct logfmt *f, const struct subject *s, char *out, s
 	return (size_t)(w.p - out);
 }
 
+struct str logfmt_text(const struct logfmt *f)
+{
+	if (f->n == 0)
+		return STR("");
+	return f->n == 1 && f->ops[0].kind == LF_TEXT ? f->ops[0].text : STR_NULL;
+}
+
 #define STR_SIZE_MAX (1u << 20)
 
 /* Tries growing buffers: a result that fills one may have been cut. */

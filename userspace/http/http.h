@@ -141,6 +141,13 @@ void http_msg_reset(struct http_msg *m);
 struct http_field *http_msg_find(const struct http_msg *m, enum http_field_id id, unsigned from);
 /* The same by name, any case. */
 struct http_field *http_msg_find_name(const struct http_msg *m, struct str name, unsigned from);
+/* A name looked up once, where rules are read. */
+struct http_header_name {
+	struct str text;
+	enum http_field_id id; /* http_field_id(text) */
+};
+struct http_field *http_msg_find_named(const struct http_msg *m,
+				       const struct http_header_name *name, unsigned from);
 static inline bool http_msg_has(const struct http_msg *m, enum http_field_id id)
 {
 	return m->first[id] && http_msg_find(m, id, 0);
@@ -153,6 +160,11 @@ static inline bool http_msg_has(const struct http_msg *m, enum http_field_id id)
 HG_WUR int http_msg_add(struct http_msg *m, struct str name, struct str value);
 HG_WUR int http_msg_set(struct http_msg *m, struct str name,
 			struct str value); /* replaces all of that name */
+/* The same without copies: the name is a token and outlives the message; `is_lasting`: so does the value. */
+HG_WUR int http_msg_add_named(struct http_msg *m, const struct http_header_name *name,
+			      struct str value, bool is_lasting);
+HG_WUR int http_msg_set_named(struct http_msg *m, const struct http_header_name *name,
+			      struct str value, bool is_lasting);
 void http_msg_del(struct http_msg *m, struct str name);
 void http_msg_del_field(struct http_msg *m, struct http_field *f);
 /* Next item of a comma list (RFC 9110 5.6.1), white space trimmed; false at the end. */

@@ -49,14 +49,20 @@ struct http_field *http_msg_find(const struct http_msg *m, enum http_field_id id
 
 struct http_field *http_msg_find_name(const struct http_msg *m, struct str name, unsigned from)
 {
-	enum http_field_id id = http_field_id(name);
+	return http_msg_find_named(m, &(struct http_header_name){ name, http_field_id(name) },
+				   from);
+}
 
-	if (id != HTTP_FIELD_OTHER)
-		return http_msg_find(m, id, from);
+struct http_field *http_msg_find_named(const struct http_msg *m,
+				       const struct http_header_name *name, unsigned from)
+{
+	if (name->id != HTTP_FIELD_OTHER)
+		return http_msg_find(m, name->id, from);
 	for (unsigned i = from; i < m->n_fields; i++) {
 		struct http_field *f = &m->fields[i];
 
-		if (f->id == HTTP_FIELD_OTHER && !f->is_removed && str_is_case_eq(f->name, name))
+		if (f->id == HTTP_FIELD_OTHER && !f->is_removed &&
+		    str_is_case_eq(f->name, name->text))
 			return f;
 	}
 	return NULL;
@@ -97,24 +103,38 @@ static struct str trim(struct str s)
 	return s;
 }
 
-/* Checked copies of both strings in the arena. */
-static int copy_field(struct http_msg *m, struct str name, struct str value, struct http_field *ret)
+/* The name, checked and in the arena. */
+static int copy_name(struct http_msg *m, struct str name, struct http_header_name *ret)
 {
-	value = trim(value);
-	if (!http_is_token(name) || !http_is_value(value))
+	if (!http_is_token(name))
 		return -EINVAL;
 	if (!m->arena)
 		return -ENOMEM;
-	*ret = (struct http_field){ .id = (uint8_t)http_field_id(name) };
-	ret->name = arena_str(m->arena, name);
-	ret->value = value.len ? arena_str(m->arena, value) : STR("");
-	return ret->name.p && ret->value.p ? 0 : -ENOMEM;
+	*ret = (struct http_header_name){ arena_str(m->arena, name), http_field_id(name) };
+	return ret->text.p ? 0 : -ENOMEM;
 }
 
-int http_msg_add(struct http_msg *m, struct str name, struct str value)
+static int make_field(struct http_msg *m, const struct http_header_name *name, struct str value,
+		      bool is_lasting, struct http_field *ret)
+{
+	value = trim(value);
+	if (!http_is_value(value))
+		return -EINVAL;
+	if (!m->arena)
+		return -ENOMEM;
+	if (!value.len)
+		value = STR("");
+	else if (!is_lasting)
+		value = arena_str(m->arena, value);
+	*ret = (struct http_field){ .id = (uint8_t)name->id, .name = name->text, .value = value };
+	return value.p ? 0 : -ENOMEM;
+}
+
+int http_msg_add_named(struct http_msg *m, const struct http_header_name *name, struct str value,
+		       bool is_lasting)
 {
 	struct http_field f;
-	int err = copy_field(m, name, value, &f);
+	int err = make_field(m, name, value, is_lasting, &f);
 
 	if (!err)
 		err = make_room(m);
@@ -126,23 +146,40 @@ int http_msg_add(struct http_msg *m, struct str name, struct str value)
 	return 0;
 }
 
-int http_msg_set(struct http_msg *m, struct str name, struct str value)
+int http_msg_set_named(struct http_msg *m, const struct http_header_name *name, struct str value,
+		       bool is_lasting)
 {
-	struct http_field *old = http_msg_find_name(m, name, 0);
+	struct http_field *old = http_msg_find_named(m, name, 0);
 	struct http_field f;
 	unsigned index;
 	int err;
 
 	if (!old)
-		return http_msg_add(m, name, value);
-	err = copy_field(m, name, value, &f);
+		return http_msg_add_named(m, name, value, is_lasting);
+	err = make_field(m, name, value, is_lasting, &f);
 	if (err)
 		return err;
 	index = (unsigned)(old - m->fields);
 	*old = f;
-	while ((old = http_msg_find_name(m, name, index + 1)))
+	while ((old = http_msg_find_named(m, name, index + 1)))
 		old->is_removed = true;
 	return 0;
+}
+
+int http_msg_add(struct http_msg *m, struct str name, struct str value)
+{
+	struct http_header_name n;
+	int err = copy_name(m, name, &n);
+
+	return err ? err : http_msg_add_named(m, &n, value, false);
+}
+
+int http_msg_set(struct http_msg *m, struct str name, struct str value)
+{
+	struct http_header_name n;
+	int err = copy_name(m, name, &n);
+
+	return err ? err : http_msg_set_named(m, &n, value, false);
 }
 
 void http_msg_del(struct http_msg *m, struct str name)

@@ -31,13 +31,16 @@ enum rule_verdict rule_header_edit(struct stream *st, const struct conf_proxy *p
 				   const struct conf_rule *r, struct http_msg *m,
 				   enum step *ret_step)
 {
-	struct str name = str_from_cstr(r->name),
-		   value = logfmt_eval_str(r->fmt, stream_subject(st));
+	struct str value = logfmt_text(r->fmt);
+	bool is_fixed = value.p;
 
+	if (!is_fixed)
+		value = logfmt_eval_str(r->fmt, stream_subject(st));
 	if (!value.p)
 		return edit_done(st, -ENOMEM);
-	return edit_done(st, r->action == ACTION_SET_HEADER ? http_msg_set(m, name, value)
-							    : http_msg_add(m, name, value));
+	return edit_done(st, r->action == ACTION_SET_HEADER
+				     ? http_msg_set_named(m, &r->header, value, is_fixed)
+				     : http_msg_add_named(m, &r->header, value, is_fixed));
 }
 
 static bool name_matches(struct str name, struct str want, enum conf_match how)
