@@ -59,14 +59,16 @@ struct {
 	__type(value, struct hg_nat_control);
 } nat_control SEC(".maps");
 
-/* Connections now, by backend id and by service id. Writers: this program and the control thread, atomically. */
+/* Connections now, by backend id. Writers: this program, the workers and the control thread, atomically. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 64);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct hg_live);
+	__type(value, struct hg_live_server);
 } live_backends SEC(".maps");
+
+/* The same by service id. Writers: this program, `live_conns` and the control thread, atomically. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -268,7 +268,7 @@ GLOBAL u32 nat_settle(u64 what, u32 id, u32 why)
 		count_event(HG_EVENT_NAT_NEW);
 		return 0;
 	}
-	live_end(bpf_map_lookup_elem(&live_backends, &id));
+	server_end(bpf_map_lookup_elem(&live_backends, &id));
 	live_end(bpf_map_lookup_elem(&live_services, &service));
 	return 0;
 }
@@ -294,7 +294,7 @@ GLOBAL u32 nat_admit(struct xdp_md *ctx, u64 what)
 	live_svc = bpf_map_lookup_elem(&live_services, &service);
 	if (!live_begin(live_svc))
 		return NAT_REFUSED(HG_DROP_MAXCONN);
-	if (live_begin(bpf_map_lookup_elem(&live_backends, &id)))
+	if (server_begin(bpf_map_lookup_elem(&live_backends, &id)))
 		return id;
 	live_end(live_svc);
 	return NAT_REFUSED(HG_DROP_MAXCONN);

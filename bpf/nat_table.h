@@ -107,14 +107,14 @@ GLOBAL u32 nat_find(struct hg_flow_key *k, u32 back)
 
 /* --- counts ------------------------------------------------------------------------------------------- */
 
-INLINE void nat_count(const struct hg_nat_conn *c, u32 change)
+INLINE void nat_count(const struct hg_nat_conn *c, int change)
 {
 	u32 backend = c->backend, service = c->service;
-	struct hg_live *l = bpf_map_lookup_elem(&live_backends, &backend);
+	struct hg_live_server *s = bpf_map_lookup_elem(&live_backends, &backend);
+	struct hg_live *l = bpf_map_lookup_elem(&live_services, &service);
 
-	if (l)
-		__sync_fetch_and_add(&l->conns, change);
-	l = bpf_map_lookup_elem(&live_services, &service);
+	if (s)
+		__sync_fetch_and_add(&s->word, (u64)(__s64)change * HG_LIVE_XDP);
 	if (l)
 		__sync_fetch_and_add(&l->conns, change);
 }

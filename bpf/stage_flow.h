@@ -121,17 +121,17 @@ INLINE bool flow_replace(u64 *at, u64 old, u64 new)
 	if (__sync_val_compare_and_swap(at, old, new) != old)
 		return false;
 	if (old & HG_WORD_COUNTED)
-		live_end(bpf_map_lookup_elem(&live_backends, &id));
+		server_end(bpf_map_lookup_elem(&live_backends, &id));
 	return true;
 }
 
 /* One more on this backend; false: it has all that it may have, and `how` asks. */
-INLINE bool flow_admit(struct hg_live *live, u32 how)
+INLINE bool flow_admit(struct hg_live_server *live, u32 how)
 {
 	if (how & FLOW_ADMIT)
-		return live_begin(live);
+		return server_begin(live);
 	if (live)
-		__sync_fetch_and_add(&live->conns, 1);
+		__sync_fetch_and_add(&live->word, HG_LIVE_XDP);
 	return true;
 }
 
@@ -139,7 +139,7 @@ INLINE bool flow_admit(struct hg_live *live, u32 how)
 INLINE u32 flow_recount_word(u64 *at, u64 word, u32 *meta, u32 how)
 {
 	u32 id = HG_WORD_BACKEND(word), old = READ_ONCE(*meta);
-	struct hg_live *live = bpf_map_lookup_elem(&live_backends, &id);
+	struct hg_live_server *live = bpf_map_lookup_elem(&live_backends, &id);
 
 	if (how & FLOW_END) {
 		*(volatile u32 *)meta = old & 0x3fffffff; /* first, so that nobody counts it again */
@@ -152,7 +152,7 @@ INLINE u32 flow_recount_word(u64 *at, u64 word, u32 *meta, u32 how)
 	if (!flow_admit(live, how))
 		return FLOW_REFUSED;
 	if (!flow_replace(at, word, word | HG_WORD_COUNTED))
-		live_end(live);
+		server_end(live);
 	return 0;
 }
 
@@ -240,7 +240,7 @@ INLINE void count_begun(u32 backend)
 INLINE u32 flow_begin(u64 hash, u32 id, u32 how, u32 now)
 {
 	u32 class = how & FLOW_NEW ? HG_FLOW_SYN : HG_FLOW_LEARNT, counted = 0;
-	struct hg_live *live = NULL;
+	struct hg_live_server *live = NULL;
 
 	if ((how & (FLOW_COUNT | FLOW_END)) == FLOW_COUNT) {
 		counted = HG_WORD_COUNTED;
@@ -253,7 +253,7 @@ INLINE u32 flow_begin(u64 hash, u32 id, u32 how, u32 now)
 			count_begun(id);
 		return true;
 	}
-	live_end(live);
+	server_end(live);
 	return false;
 }
 

@@ -125,12 +125,50 @@ struct hg_nat_control {
 } __attribute__((aligned(8)));
 HG_ASSERT_LAYOUT(struct hg_nat_control, 64);
 
-/* Maps `live_backends` and `live_services`, by id: connections now. */
+/* Map `live_services`, by id: connections now. */
 struct hg_live {
 	__u32 conns; /* atomic additions only */
 	__u32 limit; /* 0: none; control thread */
 };
 HG_ASSERT_LAYOUT(struct hg_live, 8);
+
+/*
+ * Map `live_backends`, by id: connections of a server now, of both tiers in one word, so that whoever begins one sees
+ * all and takes the place in one step. NAT and `track on` count in `xdp`. The workers of a process count in one of the other parts;
+ * there are two, because a process and the one that it replaced may have connections at once. What a process leaves
+ * behind that was killed can so be told from all the rest, and set to zero (dp/share.c).
+ */
+struct hg_live_server {
+	union {
+		__u64 word; /* atomic operations only */
+		struct {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+			__u64 l7_a : 19, l7_b : 19, xdp : 26;
+#else
+			__u64 xdp : 26, l7_b : 19, l7_a : 19;
+#endif
+		};
+	};
+	__u32 limit; /* of all parts together, 0: none; control thread */
+	__u32 newest; /* in row 0, which is no server's: the part that the newest process has */
+};
+HG_ASSERT_LAYOUT(struct hg_live_server, 16);
+
+#define HG_LIVE_PARTS	 2
+#define HG_LIVE_L7_BITS	 19
+#define HG_LIVE_L7_MAX	 ((1ull << HG_LIVE_L7_BITS) - 1)
+#define HG_LIVE_L7(part) (1ull << HG_LIVE_L7_BITS * (part)) /* one more of that part */
+#define HG_LIVE_XDP	 (1ull << HG_LIVE_L7_BITS * HG_LIVE_PARTS)
+
+static inline __attribute__((always_inline)) __u32 hg_live_l7(__u64 word, __u32 part)
+{
+	return (__u32)(word >> HG_LIVE_L7_BITS * part & HG_LIVE_L7_MAX);
+}
+
+static inline __attribute__((always_inline)) __u32 hg_live_all(__u64 word)
+{
+	return (__u32)(word / HG_LIVE_XDP) + hg_live_l7(word, 0) + hg_live_l7(word, 1);
+}
 
 /* `words`: the four words of an edge address, exclusive or. */
 static inline __attribute__((always_inline)) __u32 hg_nat_edge_bit(__u32 words)

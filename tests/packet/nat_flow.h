@@ -199,7 +199,7 @@ static MAYBE_UNUSED void backend_says(const struct flow *f, const struct pkt_opt
 
 static MAYBE_UNUSED unsigned conns_of_backend(unsigned id)
 {
-	return lb.live_backends[id].conns;
+	return lb.live_backends[id].xdp;
 }
 
 /* Rows that are not free. */

@@ -60,7 +60,8 @@ struct lb {
 	struct hg_line *nat_fragments;
 	struct hg_nat_service *nat_services;
 	struct hg_nat_control *nat_control;
-	struct hg_live *live_backends, *live_services;
+	struct hg_live_server *live_backends;
+	struct hg_live *live_services;
 	struct hg_syn_control *syn;
 	struct hg_syn_service *syn_services;
 };

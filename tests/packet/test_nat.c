@@ -225,11 +225,11 @@ static void test_silence(void **state)
 		client_says(&f, OPTS(.flags = TCP_SYN));
 		c = row_of(&f);
 		if (!hg_nat_is_counted(st))
-			lb.live_backends[1].conns = lb.live_services[0].conns = 0;
+			lb.live_backends[1].xdp = lb.live_services[0].conns = 0;
 		c->life = HG_NAT_LIFE(st, HG_NAT_TICK(c->life) - limit);
 		backend_says(&f, o);
 		c->life = HG_NAT_LIFE(st, HG_NAT_TICK(c->life));
-		lb.live_backends[be_id(&f)].conns = lb.live_services[service_of(&f)].conns =
+		lb.live_backends[be_id(&f)].xdp = lb.live_services[service_of(&f)].conns =
 			(unsigned)hg_nat_is_counted(st);
 		age_all(2 * limit + 2);
 		/* Nobody's: the kernel answers the backend. */

@@ -351,7 +351,7 @@ static void check_counts(void)
 		if (hg_nat_is_counted(HG_NAT_STATE(lb.nat_conns[i].life)))
 			n[lb.nat_conns[i].backend]++;
 	for (unsigned i = 1; i < 5; i++)
-		assert_int_equal(lb.live_backends[i].conns, n[i]);
+		assert_int_equal(lb.live_backends[i].xdp, n[i]);
 }
 
 static uint64_t env_number(const char *name, uint64_t otherwise)

@@ -39,6 +39,39 @@ static void test_maxconn(void **state)
 	assert_int_equal(conns_of_backend(1), 3);
 }
 
+/* What the L7 tier has counts, whichever process has it; who is refused leaves no trace. */
+static void test_maxconn_of_both_tiers(void **state)
+{
+	struct flow f[3];
+	struct pktbuf in;
+
+	for (unsigned i = 0; i < 3; i++)
+		f[i] = (struct flow){ .port = (uint16_t)(100 + i) };
+	lb.live_backends[1].limit = 10;
+	lb.live_backends[1].word = 5 * HG_LIVE_L7(0) + 3 * HG_LIVE_L7(1);
+	establish(&f[0]);
+	establish(&f[1]);
+	to_vip(&in, &f[2], OPTS(.flags = TCP_SYN));
+	EXPECT_DROP(&lb, &in, HG_DROP_MAXCONN);
+	assert_int_equal(lb.live_backends[1].word,
+			 5 * HG_LIVE_L7(0) + 3 * HG_LIVE_L7(1) + 2 * HG_LIVE_XDP);
+	lb.live_backends[1].word -= HG_LIVE_L7(1);
+	establish(&f[2]);
+	assert_int_equal(hg_live_all(lb.live_backends[1].word), 10);
+	/* As full as they can be, the parts do not run into each other. */
+	lb.live_backends[1].limit = 0;
+	lb.live_backends[1].word |= HG_LIVE_XDP - 1;
+	client_says(&f[0], OPTS(.flags = FIN_ACK));
+	backend_says(&f[0], OPTS(.flags = FIN_ACK));
+	f[0].edge_port = 0;
+	establish(&f[0]);
+	assert_int_equal(lb.live_backends[1].xdp, 3);
+	assert_int_equal(lb.live_backends[1].l7_a, HG_LIVE_L7_MAX);
+	assert_int_equal(lb.live_backends[1].l7_b, HG_LIVE_L7_MAX);
+	assert_int_equal(hg_live_l7(lb.live_backends[1].word, 0), HG_LIVE_L7_MAX);
+	assert_int_equal(hg_live_all(lb.live_backends[1].word), 2 * HG_LIVE_L7_MAX + 3);
+}
+
 /* Every port of a range is found, none twice; then a named drop that leaves no trace. */
 static void test_ports(void **state)
 {
@@ -324,6 +357,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_maxconn, rows),
+		cmocka_unit_test_setup(test_maxconn_of_both_tiers, rows),
 		cmocka_unit_test_setup(test_ports, rows),
 		cmocka_unit_test_setup(test_ports_are_per_backend, rows),
 		cmocka_unit_test_setup(test_port_of_service, rows),

@@ -80,7 +80,7 @@ static void refused(uint16_t sport, uint8_t flags)
 
 static unsigned conns(void)
 {
-	return lb.live_backends[v6 ? BE6 : BE4].conns;
+	return lb.live_backends[v6 ? BE6 : BE4].xdp;
 }
 
 static void limit(unsigned n)
@@ -196,7 +196,7 @@ static void test_udp(void **state)
 		for (unsigned i = 0; i < LB_LINES * HG_LINE_WAYS; i++)
 			lb.flows[i / HG_LINE_WAYS].word[i % HG_LINE_WAYS] &=
 				~(uint64_t)HG_WORD_COUNTED;
-		lb.live_backends[v6 ? BE6 : BE4].conns = 0;
+		lb.live_backends[v6 ? BE6 : BE4].xdp = 0;
 		passes(3, 0);
 		passes(1, 0);
 		refused(2, 0);
@@ -236,12 +236,12 @@ static void test_moves(void **state)
 		lb.slots[i / 16].slot[i % 16] = HG_SLOT_MAKE(OTHER, OTHER);
 	passes(1, TCP_ACK);
 	assert_int_equal(conns(), 0);
-	assert_int_equal(lb.live_backends[OTHER].conns, 1);
+	assert_int_equal(lb.live_backends[OTHER].xdp, 1);
 	for (unsigned i = 0; i < 2 * LB_BUCKETS; i++)
 		lb.services[i].flags &= (uint8_t)~HG_SVC_TRACK_ON;
 	open_one(2);
 	passes(1, TCP_FIN | TCP_ACK);
-	assert_int_equal(lb.live_backends[OTHER].conns, 1);
+	assert_int_equal(lb.live_backends[OTHER].xdp, 1);
 }
 
 /* Entries of a time when nothing was counted, or which came along to larger maps: the next packet counts them. */
@@ -252,7 +252,7 @@ static void test_begins_to_count(void **state)
 	open_one(1);
 	for (unsigned i = 0; i < LB_LINES * HG_LINE_WAYS; i++)
 		lb.flows[i / HG_LINE_WAYS].word[i % HG_LINE_WAYS] &= ~(uint64_t)HG_WORD_COUNTED;
-	lb.live_backends[BE4].conns = 0;
+	lb.live_backends[BE4].xdp = 0;
 	limit(1);
 	passes(1, TCP_ACK);
 	passes(1, TCP_ACK);

@@ -27,7 +27,8 @@ struct fixture {
 	struct hg_nat_conn conns[ROWS];
 	struct hg_nat_addrs addrs[ROWS];
 	struct hg_nat_line lines[LINES];
-	struct hg_live backends[4], services[4];
+	struct hg_live_server backends[4];
+	struct hg_live services[4];
 };
 
 static int setup(void **state)
@@ -85,7 +86,7 @@ static void add(struct fixture *f, uint32_t row, unsigned st, unsigned age)
 	while (f->lines[hg_line_of(hash, LINES - 1)].word[way])
 		way++;
 	f->lines[hg_line_of(hash, LINES - 1)].word[way] = HG_NAT_WORD(hash, row);
-	f->backends[c->backend].conns += (unsigned)hg_nat_is_counted(st);
+	f->backends[c->backend].xdp += (unsigned)hg_nat_is_counted(st);
 	f->services[3].conns += (unsigned)hg_nat_is_counted(st);
 }
 
@@ -116,8 +117,8 @@ static void test_limits(void **state)
 	}
 	assert_int_equal(words(f), HG_NAT_STATE_COUNT - HG_NAT_SYN);
 	/* Seven states count; rows that were left are those of backend 1. */
-	assert_int_equal(f->backends[1].conns, 7);
-	assert_int_equal(f->backends[2].conns, 0);
+	assert_int_equal(f->backends[1].xdp, 7);
+	assert_int_equal(f->backends[2].xdp, 0);
 	assert_int_equal(f->services[3].conns, 7);
 	assert_int_equal(dp_nat_sweep(&f->n, ROWS, NOW), 0);
 }
@@ -130,7 +131,7 @@ static void test_clock_and_claimed(void **state)
 	add(f, 1, HG_NAT_OPEN, 0);
 	assert_int_equal(dp_nat_sweep(&f->n, ROWS, NOW - 1), 0);
 	assert_int_equal(dp_nat_sweep(&f->n, ROWS, NOW - 5000), 0);
-	assert_int_equal(f->backends[2].conns, 1);
+	assert_int_equal(f->backends[2].xdp, 1);
 	f->conns[5].life = HG_NAT_LIFE(HG_NAT_CLAIMED, NOW);
 	assert_int_equal(dp_nat_sweep(&f->n, ROWS, NOW + 7), 0);
 	assert_int_equal(dp_nat_sweep(&f->n, ROWS, NOW + 8), 1);

@@ -13,7 +13,7 @@
 	" 1000s\n" options " server a 10.0.0.1"
 
 static struct fixture *f;
-static struct hg_live live[MAX_IDS];
+static struct hg_live_server live[MAX_IDS];
 static unsigned a;
 
 static int set_up(void **state)
@@ -41,7 +41,7 @@ static struct hg_line *put(unsigned n, uint32_t class, bool is_counted)
 
 	l->word[0] = HG_WORD_MAKE(hash, a | (is_counted ? HG_WORD_COUNTED : 0));
 	l->meta[0] = HG_META_MAKE(class, find(f, VIP, 80)->id, tick(f));
-	live[a].conns += is_counted;
+	live[a].xdp += is_counted;
 	return l;
 }
 
@@ -53,10 +53,10 @@ static void test_silence(void **state)
 	open = put(2, HG_FLOW_CONFIRMED, true);
 	closed = put(3, HG_FLOW_LEARNT, false);
 	fixture_wait(f, 20000);
-	assert_int_equal(live[a].conns, 2);
+	assert_int_equal(live[a].xdp, 2);
 	/* The client never confirmed. Its flow is still known. */
 	fixture_wait(f, 25000);
-	assert_int_equal(live[a].conns, 1);
+	assert_int_equal(live[a].xdp, 1);
 	assert_int_equal(HG_WORD_BACKEND(half_open->word[0]), a);
 	assert_false(half_open->word[0] & HG_WORD_COUNTED);
 	assert_true(closed->word[0]);
@@ -64,13 +64,13 @@ static void test_silence(void **state)
 	assert_int_equal(closed->word[0], 0);
 	/* The shorter timeout of both sides. */
 	fixture_wait(f, 40000);
-	assert_int_equal(live[a].conns, 0);
+	assert_int_equal(live[a].xdp, 0);
 	assert_int_equal(HG_WORD_BACKEND(open->word[0]), a);
 	/* And forgotten with the window. */
 	fixture_wait(f, 1000000);
 	assert_int_equal(open->word[0], 0);
 	assert_int_equal(half_open->word[0], 0);
-	assert_int_equal(live[a].conns, 0);
+	assert_int_equal(live[a].xdp, 0);
 }
 
 static void test_limit(void **state)
@@ -91,12 +91,12 @@ static void test_off(void **state)
 	struct hg_line *l = put(1, HG_FLOW_CONFIRMED, true);
 
 	fixture_wait(f, 10000);
-	assert_int_equal(live[a].conns, 1);
+	assert_int_equal(live[a].xdp, 1);
 	fixture_conf(f, SERVICE("") "\n");
 	fixture_sync(f);
 	fixture_wait(f, 30000);
 	assert_int_equal(l->word[0], 0);
-	assert_int_equal(live[a].conns, 0);
+	assert_int_equal(live[a].xdp, 0);
 }
 
 /* Larger maps begin with no connections; the next packets count them. */

@@ -105,6 +105,7 @@ static int l4_backend(void *ctx, const struct dp_backend_info *i)
 			*i->server_name ? i->server_name : "-", addr, alive, state, i->ifname,
 			i->flows);
 	l4_live(o, i->conns, i->maxconn);
+	fprintf(o->out, o->is_json ? ",\"l7_conns\":%u" : " %8u", i->l7_conns);
 #define X(name, help)                                                   \
 	fprintf(o->out, o->is_json ? ",\"" #name "\":%llu" : " %10llu", \
 		(unsigned long long)i->sum.name);
@@ -155,9 +156,9 @@ static void l4_services(struct l4_output *o, struct dp *dp)
 static void l4_backends(struct l4_output *o, struct dp *dp)
 {
 	if (!o->is_json) {
-		fprintf(o->out, "# %3s %-16s %-16s %-26s %-8s %-10s %-8s %8s %7s %7s", "id",
+		fprintf(o->out, "# %3s %-16s %-16s %-26s %-8s %-10s %-8s %8s %7s %7s %8s", "id",
 			"service", "server", "address", "state", "neighbour", "out", "flows",
-			"conns", "maxconn");
+			"conns", "maxconn", "l7_conns");
 #define X(name, help) fprintf(o->out, " %10s", #name);
 		HG_BACKEND_COUNTERS(X)
 #undef X

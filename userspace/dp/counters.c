@@ -70,7 +70,7 @@
 	  "what new NAT connections need")                                                        \
 	X(NAT_CONTROL, "nat_control", "0", "hg_nat_control", "control, XDP",                      \
 	  "which packets may be answers to NAT")                                                  \
-	X(LIVE_BACKENDS, "live_backends", "backend id", "hg_live", "XDP, control",                \
+	X(LIVE_BACKENDS, "live_backends", "backend id", "hg_live_server", "both tiers",           \
 	  "connections now, and their limit")                                                     \
 	X(LIVE_SERVICES, "live_services", "service id", "hg_live", "XDP, live_conns, control",    \
 	  "connections now, and their limit")                                                     \
@@ -245,7 +245,8 @@ int dp_each_backend(struct dp *dp, int (*fn)(void *ctx, const struct dp_backend_
 						.is_draining = dp->is_synced && !b->is_wanted,
 						.flows = b->n_flows,
 						.neigh = row->neigh };
-		const struct hg_live *live = dp->nat.live_backends;
+		const struct hg_live_server *live = dp->nat.live_backends;
+		uint64_t word = live ? __atomic_load_n(&live[id].word, __ATOMIC_RELAXED) : 0;
 		int rc;
 
 		if (!b->is_used)
@@ -253,7 +254,8 @@ int dp_each_backend(struct dp *dp, int (*fn)(void *ctx, const struct dp_backend_
 		if (!if_indextoname(row->ifindex, info.ifname))
 			memcpy(info.ifname, "-", 2);
 		sum_backend(dp, id, &info.sum);
-		info.conns = live ? live[id].conns : 0;
+		info.conns = hg_live_all(word);
+		info.l7_conns = hg_live_l7(word, 0) + hg_live_l7(word, 1);
 		info.maxconn = live ? live[id].limit : 0;
 		if ((rc = fn(ctx, &info)) != 0)
 			return rc;

@@ -224,7 +224,8 @@ struct dp_backend_info {
 	uint32_t flows; /* remembered, as of the last walk */
 	union hg_neigh neigh;
 	char ifname[16];
-	uint32_t conns, maxconn; /* NAT: now, and the limit or 0 */
+	uint32_t conns, maxconn; /* where they are counted: now, of both tiers, and the limit or 0 */
+	uint32_t l7_conns; /* of them, those of the L7 tier */
 	struct hg_backend_counters sum;
 };
 /* Walks; a non-zero return of the callback stops the walk and is returned. */

@@ -103,6 +103,10 @@ struct dp_backend { /* by id */
 	uint64_t unwanted_ns; /* since when the configuration has it no more */
 	char *service_name, *server_name;
 	struct addr addr;
+	/* share.c, for the sync that goes on */
+	const struct conf_proxy *px; /* whose connections at this server are counted; NULL: none are */
+	uint16_t port; /* of the server's line; 0: the packet's */
+	uint32_t limit; /* the strictest of all lines that count here */
 	/* next hop */
 	struct dp_hop *hop; /* NULL: no route, or not asked for yet */
 	struct list of_hop;
@@ -221,7 +225,8 @@ struct dp_nat {
 	struct hg_nat_line *lines;
 	struct hg_nat_service *services;
 	struct hg_nat_control *control;
-	struct hg_live *live_backends, *live_services;
+	struct hg_live_server *live_backends;
+	struct hg_live *live_services;
 	uint32_t mask, line_mask, max_backends, max_services, hash_seed;
 	uint32_t tick_shift, hz;
 	uint32_t sweep_at; /* row */
@@ -234,6 +239,12 @@ struct dp_nat {
 /* Ids by a hash of what they stand for; see index.c. A position is an id + 1, 0 ends the chain. */
 struct dp_index {
 	uint32_t shift, *first, *next;
+};
+
+/* Our part of the words in `live_backends`; see share.c. */
+struct dp_share {
+	int fd; /* the directory of the pins, opened anew: locks of parts belong to it. 0: there are none */
+	uint32_t part;
 };
 
 /* Counting of connections by the kernel; see live.c. */
@@ -287,6 +298,7 @@ struct dp {
 	uint64_t guard_epoch; /* how often limits were configured */
 	struct conf_xdp_limit source_limits[HG_LIMIT_COUNT]; /* in force */
 	struct dp_live live;
+	struct dp_share share;
 	struct dp_syn *syn; /* syn_cookie.c; NULL: no program of it was loaded here */
 	struct dp_checks *checks; /* check.c; NULL: no check goes through a tunnel */
 
@@ -445,6 +457,13 @@ void dp_nat_tick(struct dp *dp);
 /* What the row `c`, with addresses `a`, is about; names are the dp's. */
 void dp_nat_describe(const struct dp *dp, const struct hg_nat_conn *c, const struct hg_nat_addrs *a,
 		     struct dp_nat_info *ret);
+
+/* share.c */
+HG_WUR int dp_share_open(struct dp *dp, struct err *err); /* takes a part; clears those that nobody has */
+void dp_share_close(struct dp *dp); /* no worker runs any more */
+void dp_share_tick(struct dp *dp);
+/* After the sections: which servers of the L7 tier count in which row, and the limits of rows. */
+void dp_share_sync(struct dp *dp, const struct conf *c, struct lb_backend *const *backends);
 
 /* guard.c */
 /* Limits of sources; those of services follow with the next dp_sync(). */

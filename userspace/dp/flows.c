@@ -77,7 +77,7 @@ static bool flow_change(struct dp *dp, uint64_t *at, uint64_t word, uint64_t to)
 	if (!__atomic_compare_exchange_n(at, &word, to, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		return false;
 	if (word & HG_WORD_COUNTED && dp->nat.live_backends && id < dp->t.max_backends)
-		__atomic_sub_fetch(&dp->nat.live_backends[id].conns, 1, __ATOMIC_SEQ_CST);
+		__atomic_sub_fetch(&dp->nat.live_backends[id].word, HG_LIVE_XDP, __ATOMIC_SEQ_CST);
 	return true;
 }
 

@@ -63,7 +63,7 @@ static bool nat_end(struct dp_nat *n, uint32_t row, uint32_t life)
 		return false;
 	if (state > HG_NAT_CLAIMED) {
 		if (hg_nat_is_counted(state) && c->backend < n->max_backends)
-			__atomic_sub_fetch(&n->live_backends[c->backend].conns, 1,
+			__atomic_sub_fetch(&n->live_backends[c->backend].word, HG_LIVE_XDP,
 					   __ATOMIC_SEQ_CST);
 		if (hg_nat_is_counted(state) && c->service < n->max_services)
 			__atomic_sub_fetch(&n->live_services[c->service].conns, 1,
@@ -95,7 +95,7 @@ unsigned dp_nat_sweep(struct dp_nat *n, uint32_t count, uint32_t now)
 bool dp_nat_is_live(const struct dp *dp, uint32_t backend)
 {
 	return dp->nat.live_backends &&
-	       __atomic_load_n(&dp->nat.live_backends[backend].conns, __ATOMIC_ACQUIRE);
+	       __atomic_load_n(&dp->nat.live_backends[backend].word, __ATOMIC_ACQUIRE);
 }
 
 bool dp_nat_is_live_service(const struct dp *dp, uint32_t service)
