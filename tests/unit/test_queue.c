@@ -76,10 +76,10 @@ static void test_take(void **state)
 	fx_init(&f, 1, 1);
 	fx_commit(&f);
 	s = fx_srv(&f, 0);
-	assert_true(server_try_take(s, 2));
-	assert_true(server_try_take(s, 2));
-	assert_false(server_try_take(s, 2));
-	assert_true(server_try_take(s, 0));
+	assert_true(server_try_take(s, 2, 0));
+	assert_true(server_try_take(s, 2, 0));
+	assert_false(server_try_take(s, 2, 0));
+	assert_true(server_try_take(s, 0, 0));
 	assert_int_equal(s->cur, 3);
 	for (int i = 0; i < 3; i++)
 		server_release(f.be, s, 0);
@@ -142,7 +142,7 @@ static void test_local_first(void **state)
 
 	one_slot(&f, 2, 1, BALANCE_ROUNDROBIN);
 	s = fx_srv(&f, 0);
-	assert_true(server_try_take(s, 1));
+	assert_true(server_try_take(s, 1, 0));
 	wait_for(&f, &a, s, 1, 1);
 	wait_for(&f, &b, s, 0, 2);
 	wait_for(&f, &c, NULL, 0, 3);
@@ -181,7 +181,7 @@ static void test_oldest_first(void **state)
 
 	one_slot(&f, 1, 1, BALANCE_ROUNDROBIN);
 	s = fx_srv(&f, 0);
-	assert_true(server_try_take(s, 1));
+	assert_true(server_try_take(s, 1, 0));
 	wait_for(&f, &w[0], s, 0, 10);
 	wait_for(&f, &w[1], NULL, 0, 11);
 	wait_for(&f, &w[2], s, 0, 12);
@@ -245,7 +245,7 @@ static void test_priorities(void **state)
 		unsigned n_left;
 
 		one_slot(&f, 1, 1, BALANCE_ROUNDROBIN);
-		assert_true(server_try_take(fx_srv(&f, 0), 1));
+		assert_true(server_try_take(fx_srv(&f, 0), 1, 0));
 		n_left = run_priorities(&f, w, N, seed);
 		assert_int_equal(n_turns, N - n_left);
 		for (unsigned i = 0; i < N; i++) {
@@ -275,7 +275,7 @@ static void test_priorities_between_workers(void **state)
 
 	one_slot(&f, 3, 1, BALANCE_ROUNDROBIN);
 	s = fx_srv(&f, 0);
-	assert_true(server_try_take(s, 1));
+	assert_true(server_try_take(s, 1, 0));
 	wait_for(&f, &here, s, 0, 1000000);
 	wait_for(&f, &late, s, 2, 2000000);
 	there = (struct waiter){ .f = &f, .worker = 1 };
@@ -325,7 +325,7 @@ static void test_wake_is_passed_on(void **state)
 
 	one_slot(&f, 3, 1, BALANCE_ROUNDROBIN);
 	s = fx_srv(&f, 0);
-	assert_true(server_try_take(s, 1));
+	assert_true(server_try_take(s, 1, 0));
 	wait_for(&f, &a, s, 1, 1);
 	wait_for(&f, &b, s, 2, 1);
 	server_release(f.be, s, 0);
@@ -346,7 +346,7 @@ static void test_dequeue_is_harmless(void **state)
 
 	one_slot(&f, 1, 1, BALANCE_ROUNDROBIN);
 	lb_dequeue(&zero, 0);
-	assert_true(server_try_take(fx_srv(&f, 0), 1));
+	assert_true(server_try_take(fx_srv(&f, 0), 1, 0));
 	wait_for(&f, &w, fx_srv(&f, 0), 0, 1);
 	lb_dequeue(&w.q, 0);
 	lb_dequeue(&w.q, 0);
@@ -365,7 +365,7 @@ static void test_failing_turns(void **state)
 
 	one_slot(&f, 2, 1, BALANCE_ROUNDROBIN);
 	s = fx_srv(&f, 0);
-	assert_true(server_try_take(s, 1));
+	assert_true(server_try_take(s, 1, 0));
 	for (unsigned i = 0; i < 500; i++) {
 		wait_for(&f, &w[i], s, i % 2, i);
 		w[i].fails_at_once = true;
@@ -386,8 +386,8 @@ static void test_release_inside_turn(void **state)
 	struct waiter a, b;
 
 	one_slot(&f, 1, 2, BALANCE_ROUNDROBIN);
-	assert_true(server_try_take(fx_srv(&f, 0), 1));
-	assert_true(server_try_take(fx_srv(&f, 1), 1));
+	assert_true(server_try_take(fx_srv(&f, 0), 1, 0));
+	assert_true(server_try_take(fx_srv(&f, 1), 1, 0));
 	wait_for(&f, &a, fx_srv(&f, 0), 0, 1);
 	a.gives_up = fx_srv(&f, 1);
 	wait_for(&f, &b, fx_srv(&f, 1), 0, 1);
@@ -411,7 +411,7 @@ static void test_other_workers_get_a_share(void **state)
 
 	one_slot(&f, 2, 1, BALANCE_ROUNDROBIN);
 	s = fx_srv(&f, 0);
-	assert_true(server_try_take(s, 1));
+	assert_true(server_try_take(s, 1, 0));
 	for (unsigned i = 0; i < 20; i++)
 		wait_for(&f, &w[i], s, 0, i);
 	wait_for(&f, &other, s, 1, 0);
@@ -434,7 +434,7 @@ static void test_maxconn_raised(void **state)
 
 	one_slot(&f, 2, 1, BALANCE_ROUNDROBIN);
 	s = fx_srv(&f, 0);
-	assert_true(server_try_take(s, 1));
+	assert_true(server_try_take(s, 1, 0));
 	wait_for(&f, &a, s, 0, 1);
 	wait_for(&f, &b, NULL, 1, 1);
 	server_set_maxconn(&f.r, s, 3);
@@ -488,7 +488,7 @@ static void test_server_goes_down(void **state)
 		one_slot(&f, 2, 2, BALANCE_ROUNDROBIN);
 		f.s.px.options = redispatch ? CONF_OPT(REDISPATCH) : 0;
 		atomic_store(&f.be->may_redispatch, redispatch);
-		assert_true(server_try_take(fx_srv(&f, 0), 1));
+		assert_true(server_try_take(fx_srv(&f, 0), 1, 0));
 		wait_for(&f, &w, fx_srv(&f, 0), 1, 1);
 		server_set_op(&f.r, fx_srv(&f, 0), SERVER_STOPPED);
 		fx_deliver(&f);
@@ -513,8 +513,8 @@ static void test_backup_stays_out(void **state)
 	one_slot(&f, 1, 2, BALANCE_ROUNDROBIN);
 	fx_srv(&f, 1)->is_backup = true;
 	assert_int_equal(lb_rebuild(&f.r, f.be), 0);
-	assert_true(server_try_take(fx_srv(&f, 0), 1));
-	assert_true(server_try_take(fx_srv(&f, 1), 1)); /* a cookie led there */
+	assert_true(server_try_take(fx_srv(&f, 0), 1, 0));
+	assert_true(server_try_take(fx_srv(&f, 1), 1, 0)); /* a cookie led there */
 	wait_for(&f, &w, NULL, 0, 1);
 	server_release(f.be, fx_srv(&f, 1), 0);
 	assert_null(w.got);

@@ -227,6 +227,7 @@ static int start_workers(struct ctl *ctl, struct err *err)
 			.on_pattern = ctl_edit_pattern,
 			.on_ban = ctl_ban,
 			.on_observed = health_on_observed,
+			.on_waiting = ctl_on_waiting,
 			.owner = ctl,
 		};
 		int rc = worker_start(&o, &ctl->workers[i]);
@@ -417,6 +418,7 @@ static void control_shutdown(struct ctl *ctl, bool is_failed_start)
 	stick_registry_fini(&ctl->stick);
 	quiesce_destroy(ctl->quiesce);
 	if (ctl->loop) {
+		timer_stop(ctl->loop, &ctl->share_poll); /* workers' last mails may have begun it */
 		if (ctl->dp)
 			loop_del_fd(ctl->loop, &ctl->netlink);
 		if (ctl->signals.fd >= 0) {
@@ -509,6 +511,7 @@ static void control_init(struct ctl *ctl, const struct ctl_options *o)
 	timer_init(&ctl->hard_stop, control_hard_stop_expired);
 	timer_init(&ctl->dp_work, control_dp_work);
 	timer_init(&ctl->dp_probe, control_probe);
+	timer_init(&ctl->share_poll, ctl_poll_shared);
 	deferred_init(&ctl->dp_sync, control_sync_datapath);
 	deferred_init(&ctl->pattern_sync, ctl_sync_patterns);
 }

@@ -66,6 +66,7 @@ struct ctl {
 	bool is_dp_sync_wanted; /* the last one failed */
 	bool is_nat_log_told; /* that there is no memory for it */
 	struct timer dp_work; /* runs while dp_work() has more to do */
+	struct timer share_poll; /* runs while streams wait for servers that XDP counts at, too */
 	struct timer dp_probe; /* dp_probe(), as often as it wants */
 	uint64_t n_bans, n_bans_failed; /* by xdp-drop: new prefixes; those that found no room */
 	uint64_t n_bad_patterns; /* of rules, refused: see show activity */
@@ -152,6 +153,9 @@ void quiesce_after(struct lb_registry *r, void (*call)(void *arg),
 /* The same by rules of workers: applied at once, visible at the end of control's iteration. */
 void ctl_edit_pattern(struct mail *m);
 void ctl_sync_patterns(struct deferred *d);
+/* share_poll.c: some stream waits for a server that XDP counts at, too; and every few milliseconds while one does. */
+void ctl_on_waiting(struct worker *w);
+void ctl_poll_shared(struct timer *t);
 HG_WUR int ctl_publish_patterns(struct ctl *ctl, struct pat_ref *ref, struct err *err);
 
 /* cmd_server.c: once a second, servers that have gone are freed when no stream can know them. */

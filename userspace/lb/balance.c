@@ -105,7 +105,7 @@ static bool take(const struct pick *p, struct server *s)
 
 	if (limit && atomic_load(&s->n_waiting))
 		return false;
-	return server_try_take(s, limit);
+	return server_try_take(s, limit, p->rq->worker);
 }
 
 static bool is_candidate(const struct pick *p, const struct server *s)

@@ -10,6 +10,7 @@
 #define LB_LB_H
 
 #include <headgate/counters.h>
+#include <headgate/nat.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -189,6 +190,8 @@ struct server_worker {
 	struct list idle_keyed; /* the same, of those with a pool_key */
 	struct list shared; /* proxy's: connections that several streams use at once */
 	struct waitlist queue;
+	struct hg_live_server *live; /* where the slots of this worker are counted, too; NULL: nowhere */
+	uint32_t n_slots; /* that this worker has taken */
 	uint32_t n_idle, n_used;
 	struct list streams; /* those on this server: shutdown sessions, on-marked-down */
 	struct hg_l7_counters *ctr;
@@ -248,6 +251,9 @@ struct server {
 	_Atomic uint32_t maxconn; /* effective; 0: none; change with server_set_maxconn() */
 	_Atomic uint32_t minconn, maxqueue; /* newest configuration */
 	_Atomic uint64_t dynamic_cookie; /* `cookie … dynamic`; 0: none */
+	/* The row of `live_backends` for connections of both tiers, NULL: the kernel tier counts none; see server_share(). */
+	struct hg_live_server *_Atomic live;
+	uint32_t live_part; /* ours in that row */
 	_Atomic bool is_elected; /* is in the published table: may serve the backend's queue */
 	_Atomic bool is_removed; /* not in the newest configuration: no new idle connections */
 	struct addr addr; /* changed only by server_set_addr(); workers read it with server_get_addr() */
@@ -335,6 +341,7 @@ struct lb_backend {
 	struct rate_gate fe_sess_gate; /* rate-limit sessions */
 	_Atomic uint32_t fe_cur; /* connections of the frontend side, all workers: its maxconn */
 	_Atomic uint32_t n_active, n_backup_active;
+	_Atomic uint32_t n_shared; /* control: servers that the kernel tier counts connections of, too */
 	_Atomic uint32_t n_waiting; /* queue entries for any server, all workers */
 	_Atomic uint64_t waiting[LB_MAX_WORKERS / 64];
 	_Atomic uint32_t fullconn; /* newest configuration */
@@ -471,14 +478,14 @@ struct server *lb_added_server(struct lb_backend *be, unsigned *pos);
 bool lb_has_server(struct lb_backend *be, const struct server *s);
 /* peak-ewma: a response took that long. Any worker. */
 void server_observe_latency(struct server *s, uint64_t ns);
-/* Takes a slot if the limit allows. */
-bool server_try_take(struct server *s, uint32_t limit);
+/* Takes a slot if the limit allows. The worker that took it gives it back. */
+bool server_try_take(struct server *s, uint32_t limit, unsigned worker);
 /* Gives a slot back and passes it on to who waits: here first, else another worker is mailed. */
 void server_release(struct lb_backend *be, struct server *s, unsigned worker);
 /* Counts cur_queue, max_queue and queued of the server (srv given) and of the backend. */
 void lb_enqueue(struct queue_entry *q, struct lb_backend *be, struct server *srv, unsigned worker);
 void lb_dequeue(struct queue_entry *q, unsigned worker); /* harmless when not queued */
-/* Effective connection limit now (minconn/maxconn/fullconn, slow start); 0: none. `cs` NULL: newest configuration. */
+/* Effective connection limit now (minconn/maxconn/fullconn, slow start, that of both tiers); 0: none. `cs` NULL: newest configuration. */
 uint32_t server_limit(const struct lb_backend *be, const struct server *s, const struct conf_server *cs);
 /*
  * How a worker is woken for its queue. Called from any thread; must make lb_serve_queue(s, to_worker) run on
@@ -487,6 +494,11 @@ uint32_t server_limit(const struct lb_backend *be, const struct server *s, const
  */
 struct lb_waker {
 	void (*wake)(struct lb_waker *wk, unsigned to_worker, struct server *s);
+	/*
+	 * This worker has queued a stream for a server that XDP counts at, too: control is to call lb_poll_shared() now and then, until
+	 * that says no. May be NULL.
+	 */
+	void (*tell)(struct lb_waker *wk, unsigned worker);
 };
 static inline void server_wake_by_mail(struct server *s, unsigned to_worker, struct mailbox *box)
 {
@@ -495,6 +507,14 @@ static inline void server_wake_by_mail(struct server *s, unsigned to_worker, str
 		mailbox_send(box, &s->w[to_worker].wake_mail);
 }
 void lb_set_waker(struct lb_registry *r, struct lb_waker *wk); /* before workers run */
+/*
+ * Connections of `s` are from now on counted in this row of `live_backends`, those that are open, too; `part` is the process's,
+ * always the same. The row's limit counts beside the server's own. NULL: nowhere but here. The memory stays until
+ * no worker runs. Control.
+ */
+void server_share(struct server *s, struct hg_live_server *row, uint32_t part);
+/* Wakes who waits for shared servers that have a slot now; false: nobody waits for one. Control. */
+bool lb_poll_shared(struct lb_registry *r);
 /* Runs on the woken worker: serves its queue of `s` and of its backend as far as slots allow. */
 void lb_serve_queue(struct server *s, unsigned worker);
 

@@ -75,6 +75,17 @@ void lb_wake_all(struct lb_backend *be, struct server *s);
 /* Workers that wait for any server of `be` look again, on every server of `t`. Control. */
 void lb_wake_backend(struct lb_backend *be, const struct lb_table *t);
 
+/* May one more slot be taken? Ordered against n_waiting like everything of queue.c. */
+bool server_has_slot(const struct lb_backend *be, const struct server *s);
+
+/* share.c: words that XDP counts in, too */
+bool share_has_room(const struct server *s, uint32_t limit);
+uint32_t share_limit(const struct server *s, uint32_t limit); /* the stricter one; 0: none */
+bool share_take(struct hg_live_server *row, uint32_t part, uint32_t limit);
+void share_give(struct hg_live_server *row, uint32_t part);
+void share_move(struct server *s, unsigned worker); /* that worker: its slots to the row that control named */
+void share_tell(struct lb_backend *be, unsigned worker); /* somebody waits; after it was counted */
+
 static inline bool server_may_serve_backend(const struct server *s)
 {
 	return atomic_load(&s->is_elected) && server_is_eligible(s);

@@ -19,6 +19,7 @@
  *  4. Limits that rise, servers that come up and tables that change are announced after the change by control
  *     (lb_wake_waiters(), lb_wake_backend()), like a release in (1).
  * A limit that rises with the number of streams (fullconn) needs no wake: it is at least 1, so a slot is held.
+ *  5. Slots of servers that XDP counts at, too, come free without a word: there control looks while somebody waits (share.c).
  */
 #include "lb/lb_priv.h"
 
@@ -30,20 +31,28 @@ static _Thread_local bool is_serving;
 
 /* --- slots --------------------------------------------------------------------------------------- */
 
-bool server_try_take(struct server *s, uint32_t limit)
+bool server_try_take(struct server *s, uint32_t limit, unsigned worker)
 {
+	struct server_worker *w = &s->w[worker];
 	uint32_t cur, max;
 
+	/* What XDP counts as well is asked first: it is what others take from at the same time. */
+	if (unlikely(w->live) && !share_take(w->live, s->live_part, limit))
+		return false;
 	if (!limit) {
 		cur = atomic_fetch_add(&s->cur, 1) + 1;
 	} else {
 		cur = atomic_load(&s->cur);
 		do {
-			if (cur >= limit)
+			if (cur >= limit) {
+				if (unlikely(w->live))
+					share_give(w->live, s->live_part);
 				return false;
+			}
 		} while (!atomic_compare_exchange_weak(&s->cur, &cur, cur + 1));
 		cur++;
 	}
+	w->n_slots++;
 	max = atomic_load_explicit(&s->max_cur, memory_order_relaxed);
 	while (unlikely(cur > max) && !atomic_compare_exchange_weak(&s->max_cur, &max, cur))
 		;
@@ -62,11 +71,11 @@ static bool may_serve_backend(const struct server *s)
 	return atomic_load(&s->is_elected) && is_usable(s) && server_is_eligible(s);
 }
 
-static bool has_slot(const struct lb_backend *be, const struct server *s)
+bool server_has_slot(const struct lb_backend *be, const struct server *s)
 {
 	uint32_t limit = server_limit(be, s, NULL);
 
-	return !limit || atomic_load(&s->cur) < limit;
+	return (!limit || atomic_load(&s->cur) < limit) && share_has_room(s, limit);
 }
 
 /* --- who waits ----------------------------------------------------------------------------------- */
@@ -186,7 +195,7 @@ void lb_wake_backend(struct lb_backend *be, const struct lb_table *t)
 	if (!atomic_load(&be->n_waiting))
 		return;
 	for (unsigned i = 0; i < t->n; i++) {
-		if (!has_slot(be, t->entries[i].srv))
+		if (!server_has_slot(be, t->entries[i].srv))
 			continue;
 		for (unsigned tries = 0; tries < n; tries++) {
 			worker = worker + 1 < n ? worker + 1 : 0;
@@ -265,7 +274,7 @@ static void serve_local(struct lb_backend *be, struct server *s, unsigned worker
 	struct queue_entry *q;
 
 	for (; n && (q = next_waiter(be, s, worker)); n--) {
-		if (!server_try_take(s, server_limit(be, s, NULL)))
+		if (!server_try_take(s, server_limit(be, s, NULL), worker))
 			return;
 		lb_dequeue(q, worker);
 		s->w[worker].n_turns++;
@@ -278,7 +287,7 @@ static void serve_local(struct lb_backend *be, struct server *s, unsigned worker
 /* What is left of a wake: to who still waits, if there still is a slot. */
 static void pass_on(struct lb_backend *be, struct server *s, unsigned worker)
 {
-	if (!is_usable(s) || !has_slot(be, s))
+	if (!is_usable(s) || !server_has_slot(be, s))
 		return;
 	if (!wake_other(be, s, worker) && next_waiter(be, s, worker))
 		wake(be, s, worker);
@@ -315,9 +324,13 @@ static void hand_on(struct lb_backend *be, struct server *s, unsigned worker)
 
 void server_release(struct lb_backend *be, struct server *s, unsigned worker)
 {
+	struct server_worker *w = &s->w[worker];
 	uint32_t was = atomic_fetch_sub(&s->cur, 1);
 
 	BUG_ON(was == 0);
+	w->n_slots--;
+	if (unlikely(w->live))
+		share_give(w->live, s->live_part);
 	if (likely(!atomic_load(&s->n_waiting) && !atomic_load(&be->n_waiting)))
 		return;
 	hand_on(be, s, worker);
@@ -331,7 +344,7 @@ static struct server *find_slot(struct lb_backend *be)
 	for (unsigned i = 0; t && i < t->n; i++) {
 		struct server *s = t->entries[i].srv;
 
-		if (may_serve_backend(s) && has_slot(be, s))
+		if (may_serve_backend(s) && server_has_slot(be, s))
 			return s;
 	}
 	return NULL;
@@ -361,6 +374,7 @@ void lb_serve_queue(struct server *s, unsigned worker)
 	struct lb_backend *be = s->be;
 
 	atomic_store(&s->w[worker].wake_pending, false);
+	share_move(s, worker);
 	if (unlikely(atomic_load(&s->is_removed)))
 		idle_purge(s, worker, 0, true);
 	if (!is_usable(s)) {
@@ -382,12 +396,14 @@ void lb_enqueue(struct queue_entry *q, struct lb_backend *be, struct server *srv
 	if (srv) {
 		link_server(q, srv, worker);
 		/* Not usable: to be moved, or to wait for its return. */
-		if (!is_usable(srv) || has_slot(be, srv))
+		if (!is_usable(srv) || server_has_slot(be, srv))
 			wake(be, srv, worker);
-		return;
+	} else {
+		link_backend(q, be, worker);
+		srv = find_slot(be);
+		if (srv)
+			wake(be, srv, worker);
 	}
-	link_backend(q, be, worker);
-	srv = find_slot(be);
-	if (srv)
-		wake(be, srv, worker);
+	if (unlikely(atomic_load(&be->n_shared)))
+		share_tell(be, worker);
 }

@@ -289,14 +289,12 @@ uint32_t server_get_addr(const struct server *s, struct addr *ret_addr)
 	return after;
 }
 
-uint32_t server_limit(const struct lb_backend *be, const struct server *s,
-		      const struct conf_server *cs)
+/* `max`: of its line, above 0. */
+static uint32_t own_limit(const struct lb_backend *be, const struct server *s,
+			  const struct conf_server *cs, uint32_t max)
 {
-	uint32_t max = atomic_load(&s->maxconn);
 	uint32_t min, full, limit;
 
-	if (likely(!max))
-		return 0;
 	min = cs ? cs->minconn : atomic_load(&s->minconn);
 	full = atomic_load(&be->fullconn);
 	limit = max;
@@ -317,6 +315,16 @@ uint32_t server_limit(const struct lb_backend *be, const struct server *s,
 			limit = (uint32_t)(limit * now / whole);
 	}
 	return limit ? limit : 1;
+}
+
+uint32_t server_limit(const struct lb_backend *be, const struct server *s,
+		      const struct conf_server *cs)
+{
+	uint32_t max = atomic_load(&s->maxconn), limit = 0;
+
+	if (unlikely(max))
+		limit = own_limit(be, s, cs, max);
+	return unlikely(atomic_load(&s->live)) ? share_limit(s, limit) : limit;
 }
 
 /* --- state changes (control) --------------------------------------------------------------------- */

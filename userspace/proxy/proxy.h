@@ -63,6 +63,7 @@ struct proxy_shared {
 	_Atomic uint32_t pattern_edits; /* changes of lists under way to control */
 	_Atomic uint32_t bans; /* mails of xdp-drop under way to control */
 	_Atomic uint64_t bans_lost; /* not sent: too many under way, or no memory */
+	_Atomic bool is_wait_told; /* some stream waits for a server that XDP counts at, too, and control knows */
 	_Atomic uint32_t n_removed; /* control: servers that are gone and not yet freed */
 	_Atomic uint64_t n_invalid; /* messages that broke HTTP/1: ids of `show errors` */
 	uint64_t start_wall_ns; /* of the process; set before the first worker starts */
@@ -111,6 +112,7 @@ struct worker_opts {
 	void (*on_pattern)(struct mail *m); /* a struct pattern_edit; runs on control. NULL: such rules do nothing */
 	void (*on_ban)(struct mail *m); /* a struct ban; runs on control. NULL: clients are only dropped */
 	void (*on_observed)(struct worker *w); /* `observe`: some server's error limit is reached; runs on control. May be NULL */
+	void (*on_waiting)(struct worker *w); /* proxy_shared.is_wait_told became true; runs on control. May be NULL */
 	void *owner; /* control's own, see worker_owner() */
 };
 

@@ -279,6 +279,13 @@ static void worker_wake_server(struct lb_waker *wk, unsigned to, struct server *
 		mailbox_send(&w->mailbox, &s->w[to].wake_mail);
 }
 
+static void worker_tell_control(struct lb_waker *wk, unsigned worker)
+{
+	struct proxy_shared *sh = container_of(wk, struct proxy_shared, waker);
+
+	worker_tell_waiting(atomic_load(&sh->workers[worker]));
+}
+
 /* Queues must reach every worker: known to the registry before the first one runs. */
 static void worker_register(struct worker *w, const struct proxy_snapshot *snap)
 {
@@ -286,6 +293,7 @@ static void worker_register(struct worker *w, const struct proxy_snapshot *snap)
 	struct lb_registry *reg;
 
 	sh->waker.wake = worker_wake_server;
+	sh->waker.tell = worker_tell_control;
 	if (snap->conf->n_proxies) {
 		reg = snap->backends[0]->registry;
 		if (!reg->waker)

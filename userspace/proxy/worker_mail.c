@@ -44,6 +44,23 @@ void worker_news(struct worker *w)
 		mailbox_send(&w->mailbox, &w->news_mail);
 }
 
+/* --- queues of servers that XDP counts at, too ------------------------------------------------------------ */
+
+static void deliver_waiting(struct mail *m)
+{
+	struct worker *w = container_of(m, struct worker, waiting_mail);
+
+	w->o.on_waiting(w);
+}
+
+/* Control takes the flag back, when nobody waits any more: until then one mail is enough for all workers. */
+void worker_tell_waiting(struct worker *w)
+{
+	if (w->o.on_waiting && !atomic_load(&w->o.shared->is_wait_told) &&
+	    !atomic_exchange(&w->o.shared->is_wait_told, true))
+		mailbox_send(w->o.control, &w->waiting_mail);
+}
+
 /* --- observe --------------------------------------------------------------------------------------------- */
 
 static void deliver_observed(struct mail *m)
@@ -140,6 +157,7 @@ void worker_init_mails(struct worker *w)
 	w->drain_mail.deliver = deliver_drain;
 	w->drained_mail.deliver = deliver_drained;
 	w->observed_mail.deliver = deliver_observed;
+	w->waiting_mail.deliver = deliver_waiting;
 }
 
 /* --- with arguments: one allocation each, freed by who delivers ------------------------------------------- */

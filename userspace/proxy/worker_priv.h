@@ -73,11 +73,13 @@ struct worker {
 	char *log_line; /* WORKER_LOG_LINE */
 	/* Control and other workers: each mail is in flight at most once (the flag). */
 	struct mail news_mail, drain_mail, kill_mail, stop_mail, resume_mail, drained_mail,
-		bury_mail, observed_mail;
+		bury_mail, observed_mail, waiting_mail;
 	_Atomic bool news_sent, kill_sent, resume_sent, observed_sent;
 	_Atomic bool has_limit_paused; /* some listener of ours waits for a connection to end */
 	struct done_mail done[SNAPSHOT_GENERATIONS];
 };
+
+void worker_tell_waiting(struct worker *w); /* that worker: a stream waits for a server that XDP counts at, too */
 
 static inline void ctr_add(__u64 *p, uint64_t n)
 {
