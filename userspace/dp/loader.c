@@ -551,6 +551,8 @@ int dp_open(const struct dp_opts *o, struct dp **ret_dp, struct err *err)
 		rc = err_set(err, rc, "out of memory");
 	if (rc == 0 && dp_has_kernel_tier(dp) && dp->role == HG_ROLE_EDGE && !o->adopt_only)
 		rc = dp_netlink_open(dp, err);
+	if (rc == 0 && dp->nat.live_backends && !o->adopt_only)
+		rc = dp_share_open(dp, err);
 	if (rc != 0) {
 		dp_close(dp);
 		return rc;
@@ -564,6 +566,7 @@ void dp_close(struct dp *dp)
 	if (!dp)
 		return;
 	dp_checks_close(dp);
+	dp_share_close(dp);
 	dp_syn_close(dp);
 	mem_free(dp->nat.seen_memory);
 	dp_netlink_close(dp);

@@ -273,6 +273,7 @@ void dp_tick(struct dp *dp)
 	uint64_t now = dp_now_ns();
 
 	dp_nat_tick(dp);
+	dp_share_tick(dp);
 	dp_syn_tick(dp);
 	if (!dp->backends || !dp->nl_ask)
 		return;

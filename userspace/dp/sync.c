@@ -133,6 +133,23 @@ static bool are_counted(const struct conf_proxy *px)
 	       (px->track == CONF_TRACK_ON && px->affinity == AFFINITY_FLOW);
 }
 
+/*
+ * What dp_share_sync() has to know of the server. A stricter limit holds at once: the table may name the server in a moment. A row that
+ * was another's before may have had any.
+ */
+static void proxy_counts(struct dp *dp, uint32_t id, const struct conf_proxy *px, uint16_t port,
+			 uint32_t maxconn)
+{
+	struct dp_backend *b = &dp->backends[id];
+	uint32_t now = dp->nat.live_backends ? dp->nat.live_backends[id].limit : 0;
+
+	b->px = px;
+	b->port = port;
+	b->limit = px ? maxconn : 0;
+	if (!now || (b->limit && b->limit < now))
+		dp_backend_limit(dp, id, b->limit);
+}
+
 static int proxy_members(struct sync *s, const struct conf_proxy *px)
 {
 	const struct lb_backend *be = s->backends[px->index];
@@ -163,7 +180,8 @@ static int proxy_members(struct sync *s, const struct conf_proxy *px)
 			s->quic[cs->quic_id] = (uint16_t)id;
 		if (px->forward == FORWARD_NAT)
 			dp_nat_backend(s->dp, id, addr_port(&a));
-		dp_backend_limit(s->dp, id, are_counted(px) ? atomic_load(&srv->maxconn) : 0);
+		proxy_counts(s->dp, id, are_counted(px) ? px : NULL, addr_port(&a),
+			     atomic_load(&srv->maxconn));
 		if (!takes_part(be, srv))
 			continue;
 		addr_to_v6_mapped(&a, raw);
@@ -493,8 +511,10 @@ static int sync_proxies(struct sync *s, const struct conf *c)
 
 	for (uint32_t i = 0; i < dp->t.max_services; i++)
 		dp->services[i].is_wanted = false;
-	for (uint32_t i = 0; i < dp->t.max_backends; i++)
+	for (uint32_t i = 0; i < dp->t.max_backends; i++) {
 		dp->backends[i].is_next = false;
+		dp->backends[i].px = NULL;
+	}
 	list_for_each(l, &c->proxies) {
 		rc = sync_proxy(s, list_entry(l, struct conf_proxy, link));
 		if (rc != 0)
@@ -549,6 +569,7 @@ int dp_sync(struct dp *dp, const struct conf *c, struct lb_backend *const *backe
 			return rc;
 	}
 	sync_unwanted_backends(dp);
+	dp_share_sync(dp, c, backends);
 	dp->is_synced = true;
 	return 0;
 }
