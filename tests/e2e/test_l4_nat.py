@@ -2,6 +2,7 @@
 """NAT in the kernel on a real network: servers that know nothing of it, clients behind another link."""
 
 import json
+import os
 import re
 import signal
 import socket
@@ -390,3 +391,78 @@ def test_the_first_nat_section_needs_a_restart(net, daemon):
     out = net.daemon.cli("reload")
     assert "the first 'forward nat' was added" in out and "restart" in out
     assert [s["mode"] for s in l4(net.edge)["services"]] == ["ipip"]
+
+
+BOTH = """
+global
+    stats socket {sock} level admin
+    xdp interface eth0
+    xdp interface eth1
+
+defaults
+    timeout connect 1s
+    timeout client 30s
+    timeout server 30s
+    timeout queue 20s
+
+listen web
+    mode tcp
+    forward nat
+    bind 192.0.2.20:80
+    server web1 10.2.0.11:8080 maxconn 4
+
+listen relay
+    mode tcp
+    bind 10.1.0.1:81
+    server same 10.2.0.11:8080 maxconn 3
+"""
+
+
+def both(edge):
+    """Connections of NAT and of the L7 tier at the server, as the map has them."""
+    dump = json.loads(edge.run("bpftool -j map dump pinned /sys/fs/bpf/headgate/live_backends").stdout)
+    (row,) = [v for v in (r["formatted"]["value"] for r in dump) if v["limit"]]
+    parts = {name: int(n, 16) for name, n in row[""][""].items()}
+    return parts["xdp"], parts["l7_a"] + parts["l7_b"]
+
+
+def test_maxconn_of_both_tiers(net, daemon):
+    """One server behind NAT and behind the L7 tier: together they have its maxconn, also when workers are killed."""
+    d = daemon(net.edge, BOTH, args=["-W"])
+    net.edge.sock = d.sock
+    wait_for("next hops", lambda: all_resolved(net.edge, 1), timeout=20 * SLOW)
+    held = [connect(net.client, VIP, 80) for _ in range(2)]
+    relayed = connect(net.client, "10.1.0.1", 81)
+    assert ask(relayed) == "web1"
+    wait_for("three places", lambda: both(net.edge) == (2, 1))
+    row = l4(net.edge)["backends"][0]
+    assert (row["conns"], row["l7_conns"], row["maxconn"]) == (3, 1, 3)
+    with pytest.raises(OSError):
+        connect(net.client, VIP, 80, timeout=1.2)
+    assert drops(net.edge)["MAXCONN"] >= 1
+    # The L7 tier's next waits; a place of NAT's that comes free is enough.
+    waiting = connect(net.client, "10.1.0.1", 81)
+    waiting.settimeout(0.5)
+    waiting.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    with pytest.raises(TimeoutError):
+        waiting.recv(1)
+    held.pop().close()
+    waiting.settimeout(10 * SLOW)
+    status, _, body = read_response(waiting)
+    assert (status, body.decode().strip()) == (200, "hello from web1")
+    assert both(net.edge) == (1, 2)
+    # And the other way round.
+    relayed.close()
+    wait_for("two places", lambda: both(net.edge) == (1, 1))
+    held.append(connect(net.client, VIP, 80))
+    for worker in net.edge.run(["pgrep", "-P", str(d.proc.pid)]).stdout.split():
+        os.kill(int(worker), signal.SIGKILL)
+    wait_for("a new worker process", lambda: "Name:" in d.cli("show info", check=False), timeout=20 * SLOW)
+    assert both(net.edge) == (2, 0)
+    assert [ask(s) for s in held] == ["web1"] * 2
+    relayed = connect(net.client, "10.1.0.1", 81)
+    assert ask(relayed) == "web1"
+    assert both(net.edge) == (2, 1)
+    for s in (*held, relayed, waiting):
+        s.close()
+    wait_for("all given back", lambda: both(net.edge) == (0, 0), timeout=20 * SLOW)

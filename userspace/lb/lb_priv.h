@@ -82,7 +82,10 @@ bool server_has_slot(const struct lb_backend *be, const struct server *s);
 bool share_has_room(const struct server *s, uint32_t limit);
 uint32_t share_limit(const struct server *s, uint32_t limit); /* the stricter one; 0: none */
 bool share_take(struct hg_live_server *row, uint32_t part, uint32_t limit);
-void share_give(struct hg_live_server *row, uint32_t part);
+static inline void share_give(struct hg_live_server *row, uint32_t part)
+{
+	__atomic_sub_fetch(&row->word, HG_LIVE_L7(part), __ATOMIC_SEQ_CST);
+}
 void share_move(struct server *s, unsigned worker); /* that worker: its slots to the row that control named */
 void share_tell(struct lb_backend *be, unsigned worker); /* somebody waits; after it was counted */
 

@@ -31,24 +31,17 @@ static _Thread_local bool is_serving;
 
 /* --- slots --------------------------------------------------------------------------------------- */
 
-bool server_try_take(struct server *s, uint32_t limit, unsigned worker)
+static inline bool try_take(struct server *s, uint32_t limit, struct server_worker *w)
 {
-	struct server_worker *w = &s->w[worker];
 	uint32_t cur, max;
 
-	/* What XDP counts as well is asked first: it is what others take from at the same time. */
-	if (unlikely(w->live) && !share_take(w->live, s->live_part, limit))
-		return false;
 	if (!limit) {
 		cur = atomic_fetch_add(&s->cur, 1) + 1;
 	} else {
 		cur = atomic_load(&s->cur);
 		do {
-			if (cur >= limit) {
-				if (unlikely(w->live))
-					share_give(w->live, s->live_part);
+			if (cur >= limit)
 				return false;
-			}
 		} while (!atomic_compare_exchange_weak(&s->cur, &cur, cur + 1));
 		cur++;
 	}
@@ -57,6 +50,24 @@ bool server_try_take(struct server *s, uint32_t limit, unsigned worker)
 	while (unlikely(cur > max) && !atomic_compare_exchange_weak(&s->max_cur, &max, cur))
 		;
 	return true;
+}
+
+/* What XDP counts as well is asked first: it is what others take from at the same time. */
+static HG_COLD bool try_take_shared(struct server *s, uint32_t limit, struct server_worker *w)
+{
+	if (!share_take(w->live, s->live_part, limit))
+		return false;
+	if (try_take(s, limit, w))
+		return true;
+	share_give(w->live, s->live_part);
+	return false;
+}
+
+bool server_try_take(struct server *s, uint32_t limit, unsigned worker)
+{
+	struct server_worker *w = &s->w[worker];
+
+	return unlikely(w->live) ? try_take_shared(s, limit, w) : try_take(s, limit, w);
 }
 
 /* As server_is_usable(), but ordered against n_waiting like everything here. */

@@ -45,11 +45,6 @@ bool share_take(struct hg_live_server *row, uint32_t part, uint32_t limit)
 	return true;
 }
 
-void share_give(struct hg_live_server *row, uint32_t part)
-{
-	__atomic_sub_fetch(&row->word, HG_LIVE_L7(part), __ATOMIC_SEQ_CST);
-}
-
 void share_move(struct server *s, unsigned worker)
 {
 	struct server_worker *w = &s->w[worker];
