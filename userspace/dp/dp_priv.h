@@ -299,6 +299,7 @@ struct dp {
 	struct conf_xdp_limit source_limits[HG_LIMIT_COUNT]; /* in force */
 	struct dp_live live;
 	struct dp_share share;
+	struct dp_recount *recount; /* recount.c; NULL: the counts are right */
 	struct dp_syn *syn; /* syn_cookie.c; NULL: no program of it was loaded here */
 	struct dp_checks *checks; /* check.c; NULL: no check goes through a tunnel */
 
@@ -464,6 +465,11 @@ void dp_share_close(struct dp *dp); /* no worker runs any more */
 void dp_share_tick(struct dp *dp);
 /* After the sections: which servers of the L7 tier count in which row, and the limits of rows. */
 void dp_share_sync(struct dp *dp, const struct conf *c, struct lb_backend *const *backends);
+
+/* recount.c: counts of adopted maps are compared with rows and flows, until they agree */
+void dp_recount_begin(struct dp *dp);
+void dp_recount_tick(struct dp *dp);
+void dp_recount_end(struct dp *dp);
 
 /* guard.c */
 /* Limits of sources; those of services follow with the next dp_sync(). */

@@ -66,12 +66,15 @@ int dp_share_open(struct dp *dp, struct err *err)
 	for (uint32_t part = 0; part < HG_LIVE_PARTS; part++)
 		if (!is_others(dp, part))
 			clear_part(dp, part);
+	if (dp->is_adopted)
+		dp_recount_begin(dp);
 	return 0;
 }
 
 /* What our workers had was closed with them, whatever they still had counted. */
 void dp_share_close(struct dp *dp)
 {
+	dp_recount_end(dp);
 	if (dp->share.fd <= 0)
 		return;
 	if (!is_others(dp, dp->share.part))
@@ -85,6 +88,7 @@ void dp_share_tick(struct dp *dp)
 	for (uint32_t part = 0; dp->share.fd > 0 && part < HG_LIVE_PARTS; part++)
 		if (part != dp->share.part && !is_others(dp, part))
 			clear_part(dp, part);
+	dp_recount_tick(dp);
 }
 
 /* --- who counts where ------------------------------------------------------------------------------------------ */
