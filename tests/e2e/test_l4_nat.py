@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """NAT in the kernel on a real network: servers that know nothing of it, clients behind another link."""
 
+import csv
 import json
 import os
+import random
 import re
 import signal
 import socket
+import struct
 import threading
 import time
 
@@ -466,3 +469,60 @@ def test_maxconn_of_both_tiers(net, daemon):
     for s in (*held, relayed, waiting):
         s.close()
     wait_for("all given back", lambda: both(net.edge) == (0, 0), timeout=20 * SLOW)
+
+
+COUNTED = ("syn-sent", "syn-received", "established", "client-closed", "server-closed", "udp-sent", "udp")
+
+
+def truth(edge, d):
+    """What the table of connections and the workers' own gauges say."""
+    states = nat_table(edge)["states"]
+    stat = next(csv.DictReader([row for row in d.cli("show stat").lstrip("# ").splitlines()
+                                if row.startswith(("pxname", "relay,same"))]))
+    return sum(states[s] for s in COUNTED), int(stat["scur"])
+
+
+def test_random_ends_of_both_tiers(net, daemon):
+    """Closes, resets, half-closes, silence, killed workers and daemons: the map says what there is, at the end nothing."""
+    total = int(os.environ.get("HG_E2E_CONNS", "240"))
+    rng = random.Random(11)
+    text = BOTH.replace("timeout client 30s", "timeout client 2s").replace("timeout server 30s", "timeout server 2s")
+    d = daemon(net.edge, text.replace("maxconn 4", "maxconn 100000").replace("maxconn 3", "maxconn 100000"), args=["-W"])
+    net.edge.sock = d.sock
+    wait_for("next hops", lambda: all_resolved(net.edge, 1), timeout=20 * SLOW)
+    held = []
+    for i in range(total):
+        try:
+            s = connect(net.client, *rng.choice([(VIP, 80), ("10.1.0.1", 81)]))
+            what = rng.randrange(5)
+            if what == 0:
+                s.close()
+            elif what == 1:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                s.close()
+            elif what == 2:
+                s.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                held.append(s)
+            elif what == 3:
+                s.shutdown(socket.SHUT_WR)
+                held.append(s)
+            else:
+                held.append(s)
+        except OSError:
+            continue  # the worker process was being replaced
+        if i % (total // 3) != total // 3 - 1:
+            continue
+        workers = [int(w) for w in net.edge.run(["pgrep", "-P", str(d.proc.pid)]).stdout.split()]
+        if i > total // 2:
+            d.signal(signal.SIGKILL)  # the master, which would replace the worker
+            d.proc.wait()
+        for w in workers:
+            os.kill(w, signal.SIGKILL)
+        if i > total // 2:
+            wait_for("the end of the worker", lambda: not any(os.path.exists(f"/proc/{w}") for w in workers))  # noqa: B023
+            d.start()
+        wait_for("a new worker process", lambda: "Name:" in d.cli("show info", check=False), timeout=20 * SLOW)
+        wait_for("the truth", lambda: both(net.edge) == truth(net.edge, d), timeout=20 * SLOW)
+    for s in held:
+        s.close()
+    wait_for("nothing", lambda: both(net.edge) == truth(net.edge, d) == (0, 0), timeout=40 * SLOW)

@@ -22,8 +22,6 @@
 #include "xdp_decap.skel.h"
 #include "xdp_lb.skel.h"
 
-#define LB_SERVICES (LB_BUCKETS / 2)
-#define LB_BACKENDS 256
 #define LB_BLOCKS   8192
 
 static size_t page_round(size_t n)

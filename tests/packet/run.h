@@ -66,12 +66,14 @@ struct lb {
 	struct hg_syn_service *syn_services;
 };
 
-#define LB_BUCKETS 256
-#define LB_SEED	   0x5eed1234u
-#define LB_LINES   256 /* of flows and of fragments */
-#define LB_QUIC	   8 /* blocks */
-#define LB_NAT	   256 /* rows of NAT connections */
-#define LB_SHIFT   8 /* jiffies in a tick, as a power of two */
+#define LB_BUCKETS  256
+#define LB_SEED	    0x5eed1234u
+#define LB_LINES    256 /* of flows and of fragments */
+#define LB_QUIC	    8 /* blocks */
+#define LB_SERVICES (LB_BUCKETS / 2)
+#define LB_BACKENDS 256
+#define LB_NAT	    256 /* rows of NAT connections */
+#define LB_SHIFT    8 /* jiffies in a tick, as a power of two */
 
 void lb_load(struct lb *lb);
 void lb_unload(struct lb *lb);
