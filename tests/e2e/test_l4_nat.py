@@ -461,7 +461,7 @@ def test_maxconn_of_both_tiers(net, daemon):
     for worker in net.edge.run(["pgrep", "-P", str(d.proc.pid)]).stdout.split():
         os.kill(int(worker), signal.SIGKILL)
     wait_for("a new worker process", lambda: "Name:" in d.cli("show info", check=False), timeout=20 * SLOW)
-    assert both(net.edge) == (2, 0)
+    wait_for("the dead worker's share to be gone", lambda: both(net.edge) == (2, 0))
     assert [ask(s) for s in held] == ["web1"] * 2
     relayed = connect(net.client, "10.1.0.1", 81)
     assert ask(relayed) == "web1"
@@ -526,3 +526,28 @@ def test_random_ends_of_both_tiers(net, daemon):
     for s in held:
         s.close()
     wait_for("nothing", lambda: both(net.edge) == truth(net.edge, d) == (0, 0), timeout=40 * SLOW)
+
+
+def test_upgrade_with_connections_of_both_tiers(net, daemon):
+    """The old process's streams count beside those of the new one; killed, they are taken out."""
+    text = BOTH.replace("level admin", "level admin expose-fd listeners")
+    old = daemon(net.edge, text)
+    net.edge.sock = old.sock
+    wait_for("next hops", lambda: all_resolved(net.edge, 1), timeout=20 * SLOW)
+    nat, first = connect(net.client, VIP, 80), connect(net.client, "10.1.0.1", 81)
+    assert (ask(nat), ask(first)) == ("web1", "web1")
+    new = daemon(net.edge, text, args=["-x", str(old.sock), "-sf", str(old.proc.pid)])
+    net.edge.sock = new.sock
+    second = connect(net.client, "10.1.0.1", 81)
+    assert (ask(first), ask(second)) == ("web1", "web1")
+    assert both(net.edge) == (1, 2)
+    with pytest.raises(OSError):
+        connect(net.client, VIP, 80, timeout=1.2)
+    old.signal(signal.SIGKILL)
+    old.proc.wait()
+    old.proc = None
+    wait_for("the new process to look", lambda: both(net.edge) == (1, 1))
+    assert (ask(nat), ask(second)) == ("web1", "web1")
+    for s in (nat, first, second):
+        s.close()
+    wait_for("all given back", lambda: both(net.edge) == (0, 0), timeout=20 * SLOW)

@@ -22,7 +22,7 @@
 #include "xdp_decap.skel.h"
 #include "xdp_lb.skel.h"
 
-#define LB_BLOCKS   8192
+#define LB_BLOCKS 8192
 
 static size_t page_round(size_t n)
 {
