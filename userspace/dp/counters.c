@@ -85,6 +85,10 @@
 	  "traffic per backend and server")                                                       \
 	X(STATS_WORKERS, "stats_workers", "worker", "hg_worker_counters", "workers",              \
 	  "each worker's life")                                                                   \
+	X(SK_STEER, "sk_steer", "0", "hg_sk_steer", "control",                                    \
+	  "how new connections find their worker")                                                \
+	X(SK_WORKERS, "sk_workers", "worker", "hg_sk_worker", "sk_steer",                         \
+	  "new connections given to each worker")                                                 \
 	X(LIVE_MARKS, "live_marks", "socket", "hg_live_mark", "live_conns",                       \
 	  "what counted connections are counted as")
 

@@ -199,6 +199,25 @@ HG_WUR int dp_syn_configure(struct dp *dp, const struct conf *c, struct err *err
 /* CPUs that packets for the L7 tier go to (steer.c). -ENODEV, -E2BIG: one is not online; it is as it was then. */
 HG_WUR int dp_steer_configure(struct dp *dp, const struct conf *c, struct err *err);
 
+/*
+ * Which worker gets a new connection (sk_steer.c). `cpus`: of each of `n` workers, -1: none; they count at the first call
+ * only, because workers never change theirs.
+ */
+void dp_sk_steer_configure(struct dp *dp, enum hg_sk_mode mode, const int *cpus, unsigned n);
+HG_WUR int dp_sk_steer_check(struct dp *dp, struct err *err); /* can it be loaded? A start should fail early */
+/*
+ * Attaches the program to all sockets that listen where `fd` does, `n` of ours, in place of whatever was. *ret_map_fd is
+ * the array to fill and then to close. Errors leave the group as it was.
+ */
+HG_WUR int dp_sk_steer_attach(struct dp *dp, int fd, unsigned n, int *ret_map_fd, struct err *err);
+/*
+ * Sockets from number *at on into the array; *at is how far it came. -EBUSY: a socket is still in an older array, which
+ * goes a few milliseconds after the last process has let go of it.
+ */
+HG_WUR int dp_sk_steer_fill(int map_fd, const int *fds, unsigned n, unsigned *at);
+HG_WUR int dp_sk_steer_detach(int fd); /* 0 also when there was none */
+const struct hg_sk_worker *dp_sk_steer_rows(const struct dp *dp); /* by worker */
+
 /* --- reading ----------------------------------------------------------------------------------- */
 
 struct dp_service_info {

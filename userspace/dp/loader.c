@@ -325,12 +325,13 @@ static int loader_load_stats(struct dp *dp, const struct dp_opts *o, struct err 
 	if (rc == 0)
 		rc = bpf_map__set_max_entries(skel->maps.stats_workers, o->n_workers);
 	if (rc == 0)
+		rc = bpf_map__set_max_entries(skel->maps.sk_workers, o->n_workers);
+	if (rc == 0)
 		rc = stats_bpf__load(skel);
 	if (rc != 0)
 		rc = loader_fail(err, rc, "cannot make the statistics maps");
 	if (rc == 0)
-		rc = loader_take_maps(dp, skel->obj, DP_MAP_STATS_SERVICES, DP_MAP_STATS_WORKERS,
-				      err);
+		rc = loader_take_maps(dp, skel->obj, DP_MAP_STATS_SERVICES, DP_MAP_SK_WORKERS, err);
 	stats_bpf__destroy(skel);
 	return rc;
 }
