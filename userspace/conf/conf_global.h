@@ -90,6 +90,7 @@ struct conf_global {
 	bool xdp_watch; /* a rule asks for a source's SYNs or drops */
 	struct conf_xdp_syn xdp_syn;
 	struct conf_xdp_steer xdp_steer;
+	struct conf_sk_steer sk_steer;
 	char *xdp_bpffs; /* where bpffs is, NULL: /sys/fs/bpf */
 };
 /* With defaults: what holds for one side. */

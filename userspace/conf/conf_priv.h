@@ -366,7 +366,8 @@ HG_WUR int parse_allow_file(struct parser *ps, struct line *l, void *obj, const 
 void dump_section_guard(FILE *f, const struct conf_guard *g);
 /* kw_steer.c */
 HG_WUR int parse_steer(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
-void dump_steer(FILE *f, const struct conf_xdp_steer *s);
+void dump_steer(FILE *f, const struct conf_global *g);
+HG_WUR int parse_sk_steer(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
 HG_WUR int finalize_guard(struct parser *ps);
 /* include.c: `include <pattern>`. 0, -EINVAL (said) or -ENOMEM. */
 HG_WUR int include_line(struct parser *ps, struct line *l);

@@ -49,8 +49,15 @@ struct conf_xdp_steer {
 	bool is_set;
 	uint64_t cpus[HG_STEER_MAX / 64]; /* CONF_STEER_CPUS */
 };
+/* `sk-steer`. */
+struct conf_sk_steer {
+	uint8_t mode; /* enum hg_sk_mode */
+	bool is_set;
+	struct conf_pos pos;
+};
 /* "0-3,8" into ret->cpus; -EINVAL. */
 int conf_cpus_parse(struct str text, struct conf_xdp_steer *ret);
+const char *conf_sk_steer_name(enum hg_sk_mode mode);
 
 enum conf_xdp_mode { CONF_XDP_AUTO, CONF_XDP_NATIVE, CONF_XDP_GENERIC };
 enum { CONF_VLAN_AUTO = 0, CONF_VLAN_KEEP = 0xffff }; /* between them: a VLAN id */

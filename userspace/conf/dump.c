@@ -271,7 +271,7 @@ static void dump_global(FILE *f, const struct conf_global *g)
 	if (g->xdp_flow_entries)
 		fprintf(f, "  xdp flow-entries %u\n", g->xdp_flow_entries);
 	dump_guard(f, g);
-	dump_steer(f, &g->xdp_steer);
+	dump_steer(f, g);
 	if (g->xdp_bpffs)
 		fprintf(f, "  xdp bpffs %s\n", g->xdp_bpffs);
 	fputs("  bind-defaults\n", f);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* `xdp steer`: the CPUs that packets for the L7 tier go to. Control thread. */
+/* `xdp steer`: the CPUs that packets for the L7 tier go to; `sk-steer`: the workers that connections go to. Control thread. */
 #include <errno.h>
 #include <string.h>
 
@@ -58,7 +58,40 @@ int parse_steer(struct parser *ps, struct line *l, void *obj, const struct keywo
 	return 0;
 }
 
-void dump_steer(FILE *f, const struct conf_xdp_steer *s)
+static const char *const sk_modes[] = {
+	[HG_SK_OFF] = "off", [HG_SK_CPU] = "cpu", [HG_SK_LEAST] = "least"
+};
+
+const char *conf_sk_steer_name(enum hg_sk_mode mode)
+{
+	return sk_modes[mode];
+}
+
+int parse_sk_steer(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_sk_steer *s = &((struct conf_global *)obj)->sk_steer;
+	struct str w;
+	int r;
+
+	if (s->is_set)
+		return conf_fail(ps, l, l->at - 1, "'sk-steer' is set twice");
+	r = line_want(ps, l, "'cpu', 'least' or 'off'", &w);
+	if (r)
+		return r;
+	s->mode = 0;
+	while (s->mode < ARRAY_SIZE(sk_modes) && !str_is_eq(w, str_from_cstr(sk_modes[s->mode])))
+		s->mode++;
+	if (s->mode == ARRAY_SIZE(sk_modes))
+		return conf_fail(ps, l, l->at - 1,
+				 "'sk-steer' expects 'cpu', 'least' or 'off' instead of '" STR_FMT
+				 "'",
+				 STR_ARG(str_sub(w, 0, 64)));
+	s->is_set = true;
+	s->pos = l->pos;
+	return 0;
+}
+
+static void dump_cpus(FILE *f, const struct conf_xdp_steer *s)
 {
 	bool is_first = true;
 
@@ -74,4 +107,11 @@ void dump_steer(FILE *f, const struct conf_xdp_steer *s)
 		is_first = false;
 	}
 	putc('\n', f);
+}
+
+void dump_steer(FILE *f, const struct conf_global *g)
+{
+	dump_cpus(f, &g->xdp_steer);
+	if (g->sk_steer.mode != HG_SK_OFF)
+		fprintf(f, "  sk-steer %s\n", sk_modes[g->sk_steer.mode]);
 }

@@ -137,6 +137,11 @@ static const struct keyword_table xdp_table = KEYWORDS("xdp keyword", xdp_rows);
 static const struct keyword rows[] = {
 	{ NAME("xdp"), SEC_GLOBAL, ARG_SUB, .sub = &xdp_table, .grade = '1',
 	  .help = "the datapath" },
+	{ NAME("sk-steer"), SEC_GLOBAL, ARG_FUNC, .parse = parse_sk_steer, .grade = '1',
+	  .args = "cpu | least | off", .def = "off",
+	  .help = "which worker gets a new connection: the one on the CPU that took its SYN, or "
+		  "the "
+		  "one with the fewest; off: by the kernel's hash" },
 };
 const struct keyword_table conf_kw_xdp = KEYWORDS("keyword", rows);
 

@@ -39,6 +39,32 @@ int cmd_show_threads(struct cmd *c)
 	return 0;
 }
 
+int cmd_show_steering(struct cmd *c)
+{
+	const struct ctl *ctl = c->ctl;
+	enum hg_sk_mode mode = (enum hg_sk_mode)ctl->current->conf->global.sk_steer.mode;
+	const struct hg_sk_worker *rows = ctl->dp ? dp_sk_steer_rows(ctl->dp) : NULL;
+	unsigned n, n_steered;
+
+	steering_count(ctl, &n, &n_steered);
+	fprintf(c->out, "sk-steer: %s, %u of %u addresses\n", conf_sk_steer_name(mode), n_steered,
+		n);
+	if (!rows)
+		return 0;
+	fputs("# worker cpu conns by_cpu by_load migrated\n", c->out);
+	for (unsigned i = 0; i < ctl->n_workers; i++) {
+		char cpu[12] = "-";
+
+		if (ctl->worker_cpu[i] >= 0)
+			snprintf(cpu, sizeof(cpu), "%d", ctl->worker_cpu[i]);
+		fprintf(c->out, "%u %s %lld %llu %llu %llu\n", i, cpu,
+			(long long)ctl->worker_counters[i].cur_conns,
+			(unsigned long long)rows[i].by_cpu, (unsigned long long)rows[i].by_load,
+			(unsigned long long)rows[i].migrated);
+	}
+	return 0;
+}
+
 /* --- memory ------------------------------------------------------------------------------------------ */
 
 int cmd_show_pools(struct cmd *c)

@@ -23,6 +23,7 @@ int cmd_show_proc(struct cmd *c);
 int cmd_master_reload(struct cmd *c);
 int cmd_master_startup_logs(struct cmd *c);
 int cmd_show_threads(struct cmd *c);
+int cmd_show_steering(struct cmd *c);
 int cmd_show_pools(struct cmd *c);
 int cmd_show_fd(struct cmd *c);
 int cmd_show_schema(struct cmd *c);

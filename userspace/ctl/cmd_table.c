@@ -44,6 +44,8 @@ static const struct cmd_row show_rows[] = {
 	{ "show startup-logs", U, cmd_show_startup_logs, "", "what was reported while starting" },
 	{ "show stat", U, cmd_show_stat, "[{iid|name} type sid] [typed|json] [up|no-maint]",
 	  "statistics" },
+	{ "show steering", O, cmd_show_steering, "",
+	  "which workers new connections go to ('sk-steer')" },
 	{ "show table", O, cmd_show_table, "[<table> [data.<type> <op> <value>|key <key>]]",
 	  "stick tables, or entries of one" },
 	{ "show threads", O, cmd_show_threads, "", "threads and what they have done" },

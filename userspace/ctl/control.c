@@ -4,7 +4,6 @@
  * fails stops the start; what the steps before it made is taken away again in reverse.
  */
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -159,43 +158,6 @@ void ctl_hard_stop(struct ctl *ctl)
 
 /* --- start-up ---------------------------------------------------------------------------------------- */
 
-/* The CPUs we may run on, in order; workers are pinned to them in turn. */
-static unsigned control_cpus(int cpus[LB_MAX_WORKERS])
-{
-	cpu_set_t set;
-	unsigned n = 0;
-
-	if (sched_getaffinity(0, sizeof(set), &set) != 0)
-		return 0;
-	for (int c = 0; c < CPU_SETSIZE && n < LB_MAX_WORKERS; c++)
-		if (CPU_ISSET(c, &set))
-			cpus[n++] = c;
-	return n;
-}
-
-static unsigned control_count_workers(const struct conf_global *g)
-{
-	int cpus[LB_MAX_WORKERS];
-	unsigned n = g->nbthread ? g->nbthread : control_cpus(cpus);
-
-	if (n == 0)
-		n = 1;
-	return n > LB_MAX_WORKERS ? LB_MAX_WORKERS : n;
-}
-
-static int control_cpu_of(const struct conf_global *g, unsigned worker, unsigned n_workers)
-{
-	int cpus[LB_MAX_WORKERS];
-	unsigned n = control_cpus(cpus);
-
-	if (g->cpu_map.is_set)
-		return worker < ARRAY_SIZE(g->cpu_map.cpu_of_thread)
-			       ? g->cpu_map.cpu_of_thread[worker]
-			       : -1;
-	/* More workers than cores: the scheduler knows better than a rule of ours. */
-	return n_workers <= n ? cpus[worker] : -1;
-}
-
 static void control_snapshot_done(struct snapshot *s)
 {
 	struct ctl *ctl = container_of(s, struct proxy_snapshot, snap)->owner;
@@ -206,8 +168,6 @@ static void control_snapshot_done(struct snapshot *s)
 
 static int start_workers(struct ctl *ctl, struct err *err)
 {
-	const struct conf_global *g = &ctl->current->conf->global;
-
 	if (ctl->dp)
 		dp_source_view(ctl->dp, &ctl->shared.sources);
 	ctl->workers = mem_zalloc(ctl->n_workers * sizeof(*ctl->workers));
@@ -217,7 +177,7 @@ static int start_workers(struct ctl *ctl, struct err *err)
 		struct worker_opts o = {
 			.index = i,
 			.n_workers = ctl->n_workers,
-			.cpu = control_cpu_of(g, i, ctl->n_workers),
+			.cpu = ctl->worker_cpu[i],
 			.hub = &ctl->hub,
 			.shared = &ctl->shared,
 			.counters = &ctl->worker_counters[i],
@@ -330,7 +290,8 @@ static int control_start(struct ctl *ctl, struct conf *conf, struct err *err)
 {
 	int rc;
 
-	ctl->n_workers = control_count_workers(&conf->global);
+	ctl->n_workers = steering_count_workers(&conf->global);
+	steering_place_workers(ctl, &conf->global);
 	listen_share_with_others(ctl->opts->n_old_pids > 0 || ctl->opts->take_over);
 	net_tls_global_init();
 	rc = start_limits(ctl, conf, err);
@@ -392,6 +353,7 @@ static void control_shutdown(struct ctl *ctl, bool is_failed_start)
 		timer_stop(ctl->loop, &ctl->hard_stop);
 		timer_stop(ctl->loop, &ctl->dp_work);
 		timer_stop(ctl->loop, &ctl->dp_probe);
+		timer_stop(ctl->loop, &ctl->steering_again);
 		loop_undefer(&ctl->dp_sync);
 	}
 	ctl_drop_tls_changes(ctl);
@@ -480,6 +442,8 @@ static int control_run(struct ctl *ctl, struct conf *conf)
 		ctl->n_workers == 1 ? "" : "s");
 	start_ready(ctl);
 	worker_link_sockets(ctl);
+	if (steering_apply(ctl, &err) != 0)
+		log_msg(LOG_LVL_ERR, "%s", err.text);
 	rc = loop_run(ctl->loop);
 	if (rc != 0)
 		log_msg(LOG_LVL_CRIT, "event loop of the control thread: %s", strerror(-rc));
@@ -512,6 +476,7 @@ static void control_init(struct ctl *ctl, const struct ctl_options *o)
 	timer_init(&ctl->dp_work, control_dp_work);
 	timer_init(&ctl->dp_probe, control_probe);
 	timer_init(&ctl->share_poll, ctl_poll_shared);
+	timer_init(&ctl->steering_again, steering_again);
 	deferred_init(&ctl->dp_sync, control_sync_datapath);
 	deferred_init(&ctl->pattern_sync, ctl_sync_patterns);
 }
@@ -561,7 +526,7 @@ int ctl_run(const struct ctl_options *o)
 	if (o->is_master || (conf->global.is_master_worker && !o->is_foreground)) {
 		mem_free(ctl.startup_log);
 		drop_server_states(&ctl);
-		return master_run(o, conf, control_count_workers(&conf->global));
+		return master_run(o, conf, steering_count_workers(&conf->global));
 	}
 	return control_run(&ctl, conf);
 }

@@ -53,6 +53,7 @@ struct ctl {
 	struct proxy_shared shared;
 	struct worker **workers;
 	unsigned n_workers, n_drained;
+	int worker_cpu[LB_MAX_WORKERS]; /* that it is pinned to, -1: none; never changes */
 	struct hg_worker_counters *worker_counters; /* [n_workers] */
 	struct list listen_sockets; /* listen_socket */
 	struct list bind_stats; /* bind_stats.c */
@@ -68,6 +69,8 @@ struct ctl {
 	struct timer dp_work; /* runs while dp_work() has more to do */
 	struct timer share_poll; /* runs while streams wait for servers that XDP counts at, too */
 	struct timer dp_probe; /* dp_probe(), as often as it wants */
+	struct timer steering_again; /* sockets that an older array still has */
+	uint64_t steering_wait_ns;
 	uint64_t n_bans, n_bans_failed; /* by xdp-drop: new prefixes; those that found no room */
 	uint64_t n_bad_patterns; /* of rules, refused: see show activity */
 	struct deferred pattern_sync; /* coalesces changes of lists by rules */
@@ -179,6 +182,17 @@ void start_ready(struct ctl *ctl); /* READY=1, and the parent of -D may go */
 HG_WUR int start_take_over(struct ctl *ctl, struct err *err);
 void start_end_take_over(struct ctl *ctl);
 void stop_datapath(struct ctl *ctl, bool is_failed_start);
+
+/* steering.c: workers and their CPUs, and which worker gets a new connection (`sk-steer`). */
+unsigned steering_count_workers(const struct conf_global *g);
+void steering_place_workers(struct ctl *ctl, const struct conf_global *g); /* fills worker_cpu */
+/* Can it be done here? Before anything changes; for a start after dp_open(), whose message `err` is when that failed. */
+HG_WUR int steering_check(struct ctl *ctl, const struct conf *conf, struct err *err);
+/* Brings all listening sockets to what the current configuration says. When this process runs: see steering.c. */
+HG_WUR int steering_apply(struct ctl *ctl, struct err *err);
+void steering_again(struct timer *t);
+/* Addresses that connections can be steered at, and how many of them are. */
+void steering_count(const struct ctl *ctl, unsigned *ret_n, unsigned *ret_steered);
 
 /* notify.c: what the service manager wants to know; nothing when there is none. */
 int notify_open(void); /* before chroot; -1: nobody asked */

@@ -61,6 +61,8 @@ static int reload_apply(struct ctl *ctl, struct conf *conf, FILE *out, struct er
 	struct proxy_snapshot *snap;
 	int health_rc, dns_rc, rc = reload_check_nat(ctl, conf, err);
 
+	if (rc == 0)
+		rc = steering_check(ctl, conf, err);
 	if (rc != 0) {
 		conf_free(conf);
 		return rc;
@@ -79,6 +81,8 @@ static int reload_apply(struct ctl *ctl, struct conf *conf, FILE *out, struct er
 	dns_rc = dns_configure(ctl->dns, snap, &dns_err);
 	worker_link_sockets(ctl);
 	rc = reload_attach(ctl, conf, err);
+	if (rc == 0)
+		rc = steering_apply(ctl, err);
 	if (rc == 0)
 		rc = admin_configure(ctl->admin, conf, err);
 	if (rc == 0 && health_rc != 0)

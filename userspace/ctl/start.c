@@ -230,6 +230,9 @@ int start_datapath(struct ctl *ctl, const struct conf *conf, struct err *err)
 		ctl->dp = NULL;
 		if (is_needed)
 			return rc;
+		rc = steering_check(ctl, conf, err);
+		if (rc != 0)
+			return rc;
 		if (ctl->opts->is_verbose)
 			log_msg(LOG_LVL_NOTICE, "statistics are not in BPF maps: %s", err->text);
 		return start_plain_memory(ctl, &o, err);
@@ -240,7 +243,7 @@ int start_datapath(struct ctl *ctl, const struct conf *conf, struct err *err)
 	mem = dp_stats_memory(ctl->dp, DP_STATS_BACKENDS, &n);
 	stats_area_init(&ctl->backends_area, mem, n, ctl->n_workers);
 	ctl->worker_counters = dp_stats_memory(ctl->dp, DP_STATS_WORKERS, &n);
-	return 0;
+	return steering_check(ctl, conf, err);
 }
 
 /* Servers of L4 services that the process before us took for dead stay so until a check passes. */

@@ -379,6 +379,7 @@ static struct listen_socket *listen_alloc(const struct conf_bind *b, unsigned n_
 	list_init(&ls->link);
 	ls->ep = b->ep;
 	ls->users = 1;
+	ls->steer_map = -1;
 	ls->transparent = b->transparent;
 	ls->v6only = b->v6only;
 	ls->is_shared = b->ep.kind != ENDPOINT_IP;
@@ -457,8 +458,16 @@ static void remove_path(const struct listen_socket *ls)
 		unlink(ls->text);
 }
 
+void listen_end_steering(struct listen_socket *ls)
+{
+	if (ls->steer_map >= 0)
+		close(ls->steer_map);
+	ls->steer_map = -1;
+}
+
 void listen_shut(struct listen_socket *ls)
 {
+	listen_end_steering(ls);
 	for (unsigned i = 0; i < ls->n_fds; i++) {
 		if (ls->fds[i] >= 0 && (i == 0 || !ls->is_shared))
 			close(ls->fds[i]);

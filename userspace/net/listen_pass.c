@@ -59,6 +59,7 @@ int listen_receive(struct str line, const int *fds, unsigned n_given, unsigned n
 	if (!ls)
 		return err_set(err, -ENOMEM, "out of memory");
 	list_init(&ls->link);
+	ls->steer_map = -1;
 	r = parse(line, ls, &n, &dev, &text);
 	if (r == 0 && n > n_given)
 		r = -EBADMSG;

@@ -212,7 +212,12 @@ struct listen_socket {
 	_Atomic uint32_t n_conns; /* accepted and open, all workers: `bind … maxconn` */
 	unsigned users; /* binds of live configurations, control thread */
 	uint64_t path_dev, path_ino; /* the Unix socket we made: only that one is unlinked */
+	/* Which worker gets a connection, control's business: a new socket may be in a group that has a choice already. */
+	enum { LISTEN_STEERING_UNKNOWN, LISTEN_UNSTEERED, LISTEN_STEERED } steering;
+	int steer_map; /* array that `fds` are being put into, -1: none, or all are in */
+	unsigned n_steered; /* in it */
 };
+void listen_end_steering(struct listen_socket *ls); /* closes steer_map */
 
 /*
  * 0 or -errno with `err` ("cannot bind to :80: address already in use"). `old` (may be NULL): sockets that may
