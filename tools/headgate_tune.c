@@ -77,9 +77,12 @@ static void show_json(const struct tune *t, const struct tune_plan *p)
 	fputs(",\"interfaces\":[", stdout);
 	for (unsigned k = 0; k < t->n_ifs; k++)
 		json_interface(t, &t->ifs[k], k == 0);
-	printf("],\"daemon\":%s,\"workers\":%u,\"irqbalance\":%s,\"settings\":[",
-	       t->has_daemon ? "true" : "false", t->n_workers,
-	       t->has_irqbalance ? "true" : "false");
+	printf("],\"daemon\":%s,\"workers\":%u,", t->has_daemon ? "true" : "false", t->n_workers);
+	if (t->steering[0])
+		json_text("sk_steer", t->steering);
+	else
+		fputs("\"sk_steer\":null", stdout);
+	printf(",\"irqbalance\":%s,\"settings\":[", t->has_irqbalance ? "true" : "false");
 	for (unsigned k = 0; k < p->n; k++) {
 		const struct tune_setting *s = &p->rows[k];
 
@@ -180,6 +183,14 @@ static void show_notes(const struct tune *t)
 		puts("No daemon answers: workers are not known, so all CPUs may receive.");
 	else if (!tune_cpus_count(&t->workers))
 		puts("The workers are not pinned to CPUs (cpu-map).");
+	if (strcmp(t->steering, "off") == 0)
+		puts("New connections go to workers by a hash, not to the one on the CPU of their "
+		     "packets ('sk-steer cpu').");
+	else if (t->steering[0])
+		printf("New connections go to the worker %s (sk-steer %s).\n",
+		       strcmp(t->steering, "cpu") == 0 ? "on the CPU that took their SYN"
+						       : "with the fewest",
+		       t->steering);
 	if (t->has_irqbalance)
 		puts("irqbalance is running and will move interrupts again: stop it, or ban them "
 		     "there.");

@@ -217,12 +217,16 @@ static void read_workers(struct tune *t, long pid)
 
 static void read_daemon(struct tool *tool, struct tune *t)
 {
-	char *info = tool_ask(tool, "show info", 1);
+	char *info = tool_ask(tool, "show info;show steering", 1);
 	const char *pid = info ? strstr(info, "\nPid: ") : NULL;
+	const char *steering = info ? strstr(info, "\nsk-steer: ") : NULL;
 
 	t->has_daemon = pid;
 	if (pid)
 		read_workers(t, strtol(pid + 6, NULL, 10));
+	t->steering[0] = '\0';
+	if (steering && sscanf(steering, "\nsk-steer: %23[a-z]", t->steering) != 1)
+		t->steering[0] = '\0';
 	mem_free(info);
 }
 

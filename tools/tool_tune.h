@@ -47,6 +47,7 @@ struct tune {
 	uint16_t worker[TUNE_CPUS]; /* number of the worker that is pinned there, plus 1 */
 	unsigned n_cpus, n_workers; /* highest online CPU plus 1 */
 	bool has_daemon, has_irqbalance;
+	char steering[24]; /* `sk-steer` of the daemon: off, cpu, least; empty: it has none */
 	unsigned n_ifs;
 	struct tune_if *ifs; /* [TUNE_IFS] */
 };

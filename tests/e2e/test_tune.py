@@ -80,6 +80,7 @@ def test_layout_and_recommendations(lab, fake):
     text = tune(edge, "--root", fake).stdout
     assert "eth0          q..    .    .    ." in text, text
     assert "NUMA node       0    0    1    1" in text, text
+    assert out["sk_steer"] is None and "New connections" not in text
     assert "No daemon answers" in text and "irqbalance" not in text
     put(fake, "proc/77/comm", "irqbalance")
     assert "irqbalance is running" in tune(edge, "--root", fake).stdout
@@ -141,10 +142,14 @@ def test_workers_of_a_daemon_have_their_cores(lab, daemon):
     d = daemon(edge, "global\n    nbthread 1\n    cpu-map 1 0\n\nlisten web\n    mode tcp\n    bind 127.0.0.1:80\n"
                "    server s1 127.0.0.1:9001\n    timeout client 5s\n    timeout server 5s\n    timeout connect 5s\n")
     out = json.loads(run_cli(edge, "-s", str(d.sock), "tune", "eth0", "--json").stdout)
-    assert out["daemon"] and out["workers"] == 1
+    assert out["daemon"] and out["workers"] == 1 and out["sk_steer"] == "off"
     assert [c["worker"] for c in out["cpus"]] == [0 if c["cpu"] == 0 else None for c in out["cpus"]]
     text = run_cli(edge, "-s", str(d.sock), "tune", "eth0").stdout
     assert "workers        w0    ." in text and "No daemon" not in text, text
+    assert "by a hash" in text, text
+    d.write(d.cfg.read_text().replace("    nbthread 1\n", "    nbthread 1\n    sk-steer cpu\n"))
+    d.cli("reload")
+    assert "on the CPU that took their SYN (sk-steer cpu)" in run_cli(edge, "-s", str(d.sock), "tune", "eth0").stdout
 
 
 def test_mistakes(lab, fake, tmp_path):
