@@ -104,3 +104,13 @@ bench-tls: build ## TLS and HTTP/2 against haproxy and nginx by processor time; 
 .PHONY: bench-flood
 bench-flood: build $(BUILD)/e2e/synflood ## what clients have of a flood of forged SYNs, with cookies and without (root)
 	$(Q)HG_BUILD=$(abspath $(BUILD)) /usr/bin/python3 tests/bench/flood.py
+
+# Which worker a connection goes to.
+
+$(BUILD)/bench/connect: tests/bench/connect.c
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $<
+
+.PHONY: bench-steer
+bench-steer: build $(BUILD)/bench/connect ## processor time of a new connection with sk-steer off, cpu and least (root)
+	$(Q)HG_BUILD=$(abspath $(BUILD)) /usr/bin/python3 tests/bench/steer.py
