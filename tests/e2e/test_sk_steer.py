@@ -167,10 +167,17 @@ def test_upgrades_lose_nothing(one, daemon, how):
     clients.until(10)
     for mode in ("least", "cpu", "off"):
         old = d
+        # A program that goes moves nothing: what waits in the old one's own sockets may be lost with it.
+        is_quiet = how == "beside" and mode == "off"
+        if is_quiet:
+            clients.stop()
+            assert not clients.failures, (len(clients.failures), clients.failures[:5])
         d = daemon(one, LOAD.replace("MODE", mode),
                    args=[*args, *(["-x", str(old.sock)] if how != "beside" else []), "-sf", str(old.proc.pid)])
         assert old.proc.wait(30 * SLOW) == 0
         old.proc = None
+        if is_quiet:
+            clients = Clients(one, KINDS)
         want = f"sk-steer: {mode}, {0 if mode == 'off' else 2} of 2 addresses"
         wait_for("the sockets in the new array", lambda: steering(d)[0] == want)
         before = steering(d)[1]

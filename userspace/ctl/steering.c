@@ -15,6 +15,8 @@
 #define AGAIN_NS      4000000ull
 #define AGAIN_MOST_NS 1000000000ull
 
+_Static_assert(LB_MAX_WORKERS <= HG_SK_WORKERS, "every worker has a place in hg_sk_steer.order");
+
 /* --- workers ------------------------------------------------------------------------------------------- */
 
 /* The CPUs we may run on, in order; workers are pinned to them in turn. */
