@@ -406,6 +406,88 @@ static void test_client_messages(void **state)
 	cert_store_free(s);
 }
 
+static struct tls_client *client_of(struct cert_store *s, const struct conf_server *srv)
+{
+	struct tls_client *t;
+	struct err err = { "" };
+
+	if (tls_client_new(s, srv, &global, &t, &err))
+		fail_msg("%s", err.text);
+	return t;
+}
+
+/* Two lines have one context when all that it is made of is the same, and as long as the files are. */
+static void test_client_contexts(void **state)
+{
+	struct cert_store *s = store_new(NULL);
+	char *authority = strdup(in_dir(&dir, "ca.pem"));
+	const struct conf_server plain = { .name = (char *)"s1",
+					   .tls = { .ca_file = authority,
+						    .verify = CONF_VERIFY_REQUIRED } };
+	struct conf_server other[12];
+	struct tls_client *first = client_of(s, &plain), *t;
+
+	for (size_t i = 0; i < ARRAY_SIZE(other); i++)
+		other[i] = plain;
+	other[0].tls.verify = CONF_VERIFY_NONE;
+	other[1].tls.min_version = 0x0304;
+	other[2].tls.max_version = 0x0303;
+	other[3].tls.no_tickets = true;
+	other[4].tls.prefer_client_ciphers = true;
+	other[5].tls.alpn = (char *)"\2h2";
+	other[5].tls.alpn_len = 3;
+	other[6].tls.ciphers = (char *)"ECDHE-RSA-AES128-GCM-SHA256";
+	other[7].tls.ciphersuites = (char *)"TLS_AES_128_GCM_SHA256";
+	other[8].tls.curves = (char *)"P-256";
+	other[9].tls.sigalgs = (char *)"ECDSA+SHA256";
+	other[10].tls.client_sigalgs = (char *)"ECDSA+SHA256";
+	other[11].has_full_handshakes = true;
+	for (size_t i = 0; i < ARRAY_SIZE(other); i++) {
+		t = client_of(s, &other[i]);
+		assert_ptr_not_equal(t->ctx, first->ctx);
+		assert_ptr_equal(t->ctx, client_of(s, &other[i])->ctx);
+		assert_int_equal(t->is_verified, i != 0);
+	}
+	assert_int_equal(s->client_ctxs.n, 1 + ARRAY_SIZE(other));
+	other[0] = plain;
+	other[0].verifyhost = (char *)"a.test";
+	t = client_of(s, &other[0]);
+	assert_ptr_equal(t->ctx, first->ctx);
+	assert_null(first->verifyhost);
+	assert_string_equal(t->verifyhost, "a.test");
+	cert_store_recount(s);
+	assert_ptr_not_equal(client_of(s, &plain)->ctx, first->ctx);
+	cert_store_free(s);
+	free(authority);
+}
+
+/* Every allocation of a server line fails once; the context that was made is there or is not, and nothing leaks. */
+static void test_client_no_memory(void **state)
+{
+	char *authority = strdup(in_dir(&dir, "ca.pem"));
+	const struct conf_server srv = { .name = (char *)"s1",
+					 .verifyhost = (char *)"a.test",
+					 .tls = { .ca_file = authority } };
+	struct cert_store *s = store_new(NULL);
+	struct tls_client *t;
+	struct err err;
+	uint64_t n = 1;
+
+	for (;; n++) {
+		int r;
+
+		mem_fail_at(n);
+		r = tls_client_new(s, &srv, &global, &t, &err);
+		mem_fail_at(0);
+		if (r == 0)
+			break;
+		assert_int_equal(r, -ENOMEM);
+	}
+	assert_true(n > 5);
+	cert_store_free(s);
+	free(authority);
+}
+
 /* Every allocation of a bind line fails once. */
 static void test_server_no_memory(void **state)
 {
@@ -468,6 +550,7 @@ int main(void)
 		cmocka_unit_test(test_missing_issuer),	 cmocka_unit_test(test_lookup),
 		cmocka_unit_test(test_directory),	 cmocka_unit_test(test_crt_list),
 		cmocka_unit_test(test_crt_list_errors),	 cmocka_unit_test(test_client_messages),
+		cmocka_unit_test(test_client_contexts),	 cmocka_unit_test(test_client_no_memory),
 		cmocka_unit_test(test_server_no_memory), cmocka_unit_test(test_many_names),
 	};
 

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 
@@ -92,6 +93,40 @@ static void arena_keeps_objects_apart(void **state)
 	arena_free(&a);
 }
 
+/* Chunks grow, an allocation larger than any has its own, and all of it is writable. */
+static void arena_of_mappings(void **state)
+{
+	struct arena a;
+	size_t total = 0;
+	char *big;
+
+	arena_init_mapped(&a, 65536);
+	for (int i = 0; i < 30000; i++) {
+		size_t n = 1 + (size_t)i % 500;
+		char *p = arena_alloc(&a, n);
+
+		assert_non_null(p);
+		assert_int_equal((uintptr_t)p % 16, 0);
+		memset(p, i, n);
+		total += n;
+	}
+	assert_true(arena_size(&a) >= total && arena_size(&a) < 2 * total);
+	big = arena_alloc(&a, 5000000);
+	assert_non_null(big);
+	memset(big, 1, 5000000);
+	arena_reset(&a);
+	assert_true(arena_size(&a) < 70000);
+	assert_string_equal(arena_strdup(&a, STR("again")), "again");
+	arena_free(&a);
+	assert_int_equal(arena_size(&a), 0);
+	mem_fail_at(1);
+	assert_null(arena_alloc(&a, 8));
+	mem_fail_at(0);
+	assert_null(arena_alloc(&a, SIZE_MAX / 2));
+	assert_null(arena_alloc(&a, SIZE_MAX - 20));
+	arena_free(&a);
+}
+
 static void arena_failures(void **state)
 {
 	struct arena a;
@@ -158,6 +193,7 @@ int main(void)
 		cmocka_unit_test(injected_failures),
 		cmocka_unit_test(arena_steady_state_allocates_nothing),
 		cmocka_unit_test(arena_keeps_objects_apart),
+		cmocka_unit_test(arena_of_mappings),
 		cmocka_unit_test(arena_failures),
 		cmocka_unit_test(pool_reuses),
 	};

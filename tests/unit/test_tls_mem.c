@@ -32,6 +32,30 @@ static void test_reuse(void **state)
 	}
 }
 
+static void test_trim(void **state)
+{
+	size_t before;
+	void *p[50];
+
+	if (IS_SANITIZED)
+		skip();
+	net_tls_memory_trim();
+	before = mallinfo2().uordblks;
+	for (size_t i = 0; i < 50; i++)
+		p[i] = OPENSSL_malloc(1200);
+	for (size_t i = 0; i < 50; i++)
+		OPENSSL_free(p[i]);
+	assert_true(mallinfo2().uordblks >= before + 30u * 1200);
+	net_tls_memory_trim();
+	assert_true(mallinfo2().uordblks < before + 10u * 1200);
+	/* And goes on. */
+	p[0] = OPENSSL_malloc(1200);
+	OPENSSL_free(p[0]);
+	p[1] = OPENSSL_malloc(1200);
+	assert_ptr_equal(p[0], p[1]);
+	OPENSSL_free(p[1]);
+}
+
 static void test_edges(void **state)
 {
 	char *p;
@@ -130,9 +154,8 @@ static int set_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_reuse),
-		cmocka_unit_test(test_edges),
-		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_reuse),	   cmocka_unit_test(test_trim),
+		cmocka_unit_test(test_edges),	   cmocka_unit_test(test_random),
 		cmocka_unit_test(test_thread_end),
 	};
 

@@ -7,20 +7,26 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #ifndef __has_feature
 #define __has_feature(x) 0
 #endif
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
 #include <sanitizer/asan_interface.h>
+#define HAS_ASAN       1
 #define POISON(p, n)   ASAN_POISON_MEMORY_REGION(p, n)
 #define UNPOISON(p, n) ASAN_UNPOISON_MEMORY_REGION(p, n)
 #else
+#define HAS_ASAN       0
 #define POISON(p, n)   ((void)(p), (void)(n))
 #define UNPOISON(p, n) ((void)(p), (void)(n))
 #endif
 
 #define ARENA_ALIGN ((size_t)16)
+#define MAP_UNIT \
+	((size_t)4096) /* mmap() rounds up to the page itself; this keeps the rest of it in use */
+#define CHUNK_MAX (1u << 20) /* of a mapped arena */
 
 static _Thread_local uint64_t n_allocs;
 static _Thread_local uint64_t fail_at;
@@ -90,13 +96,25 @@ void arena_init(struct arena *a, size_t chunk_size)
 	a->chunk = NULL;
 	a->pos = NULL;
 	a->end = NULL;
-	a->chunk_size = (chunk_size + ARENA_ALIGN - 1) & ~(ARENA_ALIGN - 1);
+	BUG_ON(chunk_size > UINT32_MAX - ARENA_ALIGN);
+	a->chunk_size = (uint32_t)((chunk_size + ARENA_ALIGN - 1) & ~(ARENA_ALIGN - 1));
+	a->is_mapped = false;
 }
 
-static void chunk_free(struct arena_chunk *c)
+void arena_init_mapped(struct arena *a, size_t chunk_size)
+{
+	arena_init(a, chunk_size);
+	/* LeakSanitizer looks for pointers in the heap only, and what is mapped points into it. */
+	a->is_mapped = !HAS_ASAN;
+}
+
+static void chunk_free(const struct arena *a, struct arena_chunk *c)
 {
 	UNPOISON(chunk_data(c), c->size);
-	mem_free(c);
+	if (a->is_mapped)
+		(void)munmap(c, sizeof(*c) + c->size);
+	else
+		mem_free(c);
 }
 
 void arena_free(struct arena *a)
@@ -105,7 +123,7 @@ void arena_free(struct arena *a)
 		struct arena_chunk *c = a->chunk;
 
 		a->chunk = c->next;
-		chunk_free(c);
+		chunk_free(a, c);
 	}
 	a->pos = NULL;
 	a->end = NULL;
@@ -119,20 +137,36 @@ void arena_reset(struct arena *a)
 		struct arena_chunk *c = a->chunk;
 
 		a->chunk = c->next;
-		chunk_free(c);
+		chunk_free(a, c);
 	}
 	a->pos = chunk_data(a->chunk);
 	a->end = a->pos + a->chunk->size;
 	POISON(a->pos, a->chunk->size);
 }
 
+static struct arena_chunk *chunk_map(struct arena *a, size_t *size)
+{
+	size_t all = (sizeof(struct arena_chunk) + *size + MAP_UNIT - 1) & ~(MAP_UNIT - 1);
+	void *p;
+
+	if (is_failure_wanted())
+		return NULL;
+	p = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	*size = all - sizeof(struct arena_chunk);
+	if (a->chunk_size < CHUNK_MAX)
+		a->chunk_size *= 2;
+	return p;
+}
+
 static struct arena_chunk *chunk_add(struct arena *a, size_t size)
 {
 	struct arena_chunk *c;
 
-	if (size > SIZE_MAX - sizeof(*c))
+	if (size > SIZE_MAX - sizeof(*c) - MAP_UNIT)
 		return NULL;
-	c = mem_alloc(sizeof(*c) + size);
+	c = a->is_mapped ? chunk_map(a, &size) : mem_alloc(sizeof(*c) + size);
 	if (!c)
 		return NULL;
 	c->size = size;
@@ -159,7 +193,7 @@ static HG_COLD void *arena_alloc_slow(struct arena *a, size_t size, size_t need)
 	p = chunk_data(c);
 	if (!is_own) {
 		a->pos = p + need;
-		a->end = p + chunk_size;
+		a->end = p + c->size;
 	}
 	UNPOISON(p, size);
 	return p;

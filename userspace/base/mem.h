@@ -33,10 +33,17 @@ struct arena_chunk;
 struct arena {
 	struct arena_chunk *chunk; /* newest first */
 	char *pos, *end; /* free part of the newest chunk */
-	size_t chunk_size; /* of further chunks, bytes */
+	uint32_t chunk_size; /* of the next chunk, bytes */
+	bool is_mapped; /* see arena_init_mapped() */
 };
 
 void arena_init(struct arena *a, size_t chunk_size);
+/*
+ * For what is large, made by a reload and freed by a later one: the chunks are mappings of their own, so that freeing
+ * returns them to the system whatever was allocated meanwhile. In the heap each generation would leave holes between
+ * what lives longer. Chunks double up to 1 MiB, so that their number stays small. Same failures as arena_init()'s.
+ */
+void arena_init_mapped(struct arena *a, size_t chunk_size);
 void arena_free(struct arena *a); /* everything; may be used again */
 void arena_reset(struct arena *a); /* everything but the first chunk */
 HG_WUR void *arena_alloc(struct arena *a, size_t size); /* not zeroed; NULL: out of memory */

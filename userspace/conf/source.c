@@ -216,7 +216,7 @@ int parser_init(struct parser *ps, const struct conf_source *src)
 	struct conf *c;
 
 	*ps = (struct parser){ .src = src };
-	arena_init(&ps->arena, 64 * 1024);
+	arena_init_mapped(&ps->arena, 64 * 1024);
 	list_init(&ps->env);
 	list_init(&ps->builds);
 	list_init(&ps->all_defaults);
@@ -229,7 +229,7 @@ int parser_init(struct parser *ps, const struct conf_source *src)
 	if (!c)
 		return -ENOMEM;
 	ps->conf = c;
-	arena_init(&c->arena, 64 * 1024);
+	arena_init_mapped(&c->arena, 64 * 1024);
 	list_init(&c->proxies);
 	list_init(&c->userlists);
 	list_init(&c->stick_tables);

@@ -64,6 +64,7 @@ static void control_tick(struct timer *t)
 	ctl_bury_servers(ctl);
 	control_rotate_tickets(ctl);
 	notify_alive(ctl);
+	ctl_trim_memory(ctl);
 	if (ctl_has_datapath(ctl)) {
 		nat_log_tick(ctl);
 		dp_tick(ctl->dp);
@@ -163,7 +164,6 @@ static void control_snapshot_done(struct snapshot *s)
 	struct ctl *ctl = container_of(s, struct proxy_snapshot, snap)->owner;
 
 	snapshot_retire_done(&ctl->hub, s);
-	ctl_trim_memory(ctl);
 }
 
 static int start_workers(struct ctl *ctl, struct err *err)

@@ -85,7 +85,7 @@ struct ctl {
 	struct rings *rings;
 	struct tls_change *tls_changes[TLS_FILE_KINDS]; /* of `set ssl cert` and its like; NULL: none */
 	struct timer hard_stop;
-	unsigned most_generations; /* alive at once since memory was given back */
+	bool is_trim_wanted; /* configurations came since memory was given back */
 	bool is_attached_here; /* we loaded and pinned: a failed start takes it away again */
 	struct master *master; /* we are one: no workers, and commands of its own; NULL: we are not */
 	int inherited_link; /* the same, until the loop runs */
@@ -123,7 +123,7 @@ HG_WUR int ctl_build_snapshot(struct ctl *ctl, struct conf *conf, struct proxy_s
 			      struct err *err);
 /* Makes it current: commits the registry, publishes, tells workers, health, datapath. */
 HG_WUR int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err);
-/* Gives memory back to the system, when it is worth it and one configuration is left. */
+/* Gives memory back to the system when there were reloads and one configuration is left. Once a second. */
 void ctl_trim_memory(struct ctl *ctl);
 /*
  * Closes the listening sockets that the current configuration has no more, even while a stream of an older

@@ -507,7 +507,7 @@ int health_configure(struct health *h, const struct proxy_snapshot *snap)
 	/* What waits belongs to the servers as they are now. */
 	loop_undefer(&h->flush);
 	health_flush(h);
-	arena_init(&n.arena, 16384);
+	arena_init_mapped(&n.arena, 16384);
 	list_init(&n.fresh);
 	r = next_build(h, snap, &n, &err);
 	h->wants_configure = r == -ENOMEM;
@@ -569,7 +569,7 @@ int health_create(struct ctl *ctl, struct health **ret_health)
 	/* Not a worker: the index behind the last one, which has no sessions of TLS to resume. */
 	net_worker_init(&h->nw, ctl->loop, LB_MAX_WORKERS);
 	pool_init(&h->runs, "check", sizeof(struct check_run), 64);
-	arena_init(&h->arena, 16384);
+	arena_init_mapped(&h->arena, 16384);
 	list_init(&h->watches);
 	list_init(&h->pending);
 	list_init(&h->warming);

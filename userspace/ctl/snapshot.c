@@ -10,8 +10,6 @@
 #include "base/mem.h"
 #include "ctl/ctl_priv.h"
 
-#define GENERATIONS_TO_TRIM 4 /* alive at once */
-
 static unsigned snapshot_count_binds(const struct conf *conf)
 {
 	unsigned n = 0;
@@ -175,7 +173,7 @@ int ctl_build_snapshot(struct ctl *ctl, struct conf *conf, struct proxy_snapshot
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	snap->owner = ctl;
-	arena_init(&snap->arena, 16384);
+	arena_init_mapped(&snap->arena, 16384);
 	snap->snap.destroy = snapshot_destroy;
 	timer_init(&snap->expiry, snapshot_expired);
 	snap->conf = conf;
@@ -211,24 +209,25 @@ static void apply_rates(struct proxy_shared *sh, const struct conf_global *g)
 }
 
 /*
- * When many configurations were alive at once, as with reloads that come faster than workers let go, the heap has grown
- * by all of them and would stay so: glibc returns only what lies at its end. This walks the heap, so not for each.
+ * What a configuration held outside its arenas leaves holes in the heap, whose pages glibc keeps, and when many were alive
+ * at once, as with reloads that come faster than workers let go, it keeps all of them. TLS contexts are made and freed by
+ * this thread, more of them than its handshakes with checked servers need blocks. All this walks the heap: not for each
+ * of many reloads.
  */
 void ctl_trim_memory(struct ctl *ctl)
 {
 	struct snapshot *alive[SNAPSHOT_GENERATIONS];
 
-	if (ctl->most_generations < GENERATIONS_TO_TRIM || snapshot_list(&ctl->hub, alive) != 1)
+	if (!ctl->is_trim_wanted || snapshot_list(&ctl->hub, alive) != 1)
 		return;
-	ctl->most_generations = 1;
+	ctl->is_trim_wanted = false;
+	net_tls_memory_trim();
 	malloc_trim(0);
 }
 
 int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
 {
 	uint64_t hard_stop = snap->conf->global.hard_stop_after;
-	struct snapshot *alive[SNAPSHOT_GENERATIONS];
-	unsigned n_alive;
 	int rc = snapshot_publish(&ctl->hub, &snap->snap);
 
 	if (rc != 0) {
@@ -245,9 +244,7 @@ int ctl_publish(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
 			      ctl->loop ? loop_now(ctl->loop) / 1000000 : 0);
 	apply_rates(&ctl->shared, &snap->conf->global);
 	conf_set_proc_vars(snap->conf, ctl->loop ? loop_wall(ctl->loop) : 0);
-	n_alive = snapshot_list(&ctl->hub, alive);
-	if (n_alive > ctl->most_generations)
-		ctl->most_generations = n_alive;
+	ctl->is_trim_wanted = true;
 	if (ctl->current && ctl->workers && hard_stop)
 		timer_start(ctl->loop, &ctl->current->expiry, hard_stop);
 	ctl->current = snap;

@@ -126,6 +126,7 @@ void cert_store_free(struct cert_store *s)
 	namemap_free(&s->lists, mem_free);
 	namemap_free(&s->files[TLS_CA], drop_ca_file);
 	namemap_free(&s->files[TLS_CRL], drop_ca_file);
+	tls_client_ctxs_forget(s);
 	ca_stores_forget(s);
 	tickets_drop_all(s);
 	cert_files_free(s);

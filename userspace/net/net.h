@@ -312,6 +312,8 @@ HG_WUR int tls_client_new(struct cert_store *s, const struct conf_server *srv,
 void net_tls_global_init(void); /* once, before threads */
 /* Gives OpenSSL memory of ours (tls_mem.c). Before anything uses OpenSSL, reading a configuration included. */
 void net_tls_memory_init(void);
+/* Frees what waits for OpenSSL on the calling thread: for one that has ended a burst of work. Takes as long as the list is. */
+void net_tls_memory_trim(void);
 
 /*
  * Out of its store, which still has to be alive: the caller has the reference that tls_*_release() gives back

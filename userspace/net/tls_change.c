@@ -28,6 +28,7 @@ static struct tls_file *file_at(const struct cert_store *s, enum tls_file_kind k
 
 void cert_store_recount(struct cert_store *s)
 {
+	tls_client_ctxs_forget(s); /* who takes one that is there asks for no file */
 	for (unsigned kind = 0; kind < TLS_FILE_KINDS; kind++) {
 		for (size_t i = 0; i < s->files[kind].cap; i++) {
 			const struct namemap_slot *slot = &s->files[kind].slots[i];
@@ -166,6 +167,7 @@ static int swap_files(struct cert_store *s, struct tls_change *ch)
 	old = *slot;
 	*slot = ch->file;
 	ch->file = old;
+	tls_client_ctxs_forget(s);
 	if (ch->kind != TLS_CERT)
 		ca_stores_forget(s);
 	return 0;

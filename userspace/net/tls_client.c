@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a `server … ssl` line needs: one context, checks of the server's name, and the last session of each
- * worker for resumption. The context is built by the control thread; sessions[i] belongs to worker i.
+ * What a `server … ssl` line needs: a context, checks of the server's name, and the last session of each
+ * worker for resumption. Contexts are built by the control thread; sessions[i] belongs to worker i.
  */
 #include <errno.h>
 #include <openssl/err.h>
@@ -68,68 +68,163 @@ SSL *tls_client_ssl(struct tls_client *cli, struct tls *t, struct str sni)
 	return ssl;
 }
 
-static int set_verify(struct tls_client *cli, struct cert_store *s, const struct conf_server *srv,
-		      const struct conf_global *g, struct err *err)
-{
-	const struct conf_tls *t = &srv->tls, *d = &g->server_tls;
-	unsigned verify = t->verify != CONF_VERIFY_UNSET ? t->verify : d->verify;
-	const char *ca = t->ca_file ? t->ca_file : d->ca_file;
+/* What decides how a context of a server line is: the line's settings over those of the global section. */
+struct client_settings {
+	struct cert_store *store;
+	const struct conf_server *srv;
+	const struct conf_tls *dflt;
+	unsigned verify; /* enum conf_verify */
+	const char *ca, *crl;
+};
 
-	if (verify == CONF_VERIFY_NONE)
+static int settings_check(const struct client_settings *cs, struct err *err)
+{
+	if (cs->verify == CONF_VERIFY_NONE || cs->ca)
 		return 0;
-	if (!ca)
-		return err_set(
-			err, -EINVAL,
-			"servers are verified by default, and there is no 'ca-file' to do it "
-			"with: add 'ca-file @system-ca' or 'ca-file <file>', or 'verify none' "
-			"in a network where nobody can stand in between");
-	cli->is_verified = true;
-	tls_ctx_set_verify(cli->ctx, SSL_VERIFY_PEER);
-	return tls_ctx_set_ca(
-		cli->ctx, s,
-		&(struct tls_ca){ .ca = ca, .crl = t->crl_file ? t->crl_file : d->crl_file }, NULL,
-		err);
+	return err_set(err, -EINVAL,
+		       "servers are verified by default, and there is no 'ca-file' to do it "
+		       "with: add 'ca-file @system-ca' or 'ca-file <file>', or 'verify none' "
+		       "in a network where nobody can stand in between");
 }
 
-static int set_own_cert(struct tls_client *cli, struct cert_store *s, const char *path,
-			struct err *err)
+/* A text that is equal for two lines when, and only when, one context is right for both; length, or -ENAMETOOLONG. */
+static int settings_key(const struct client_settings *cs, char *key, size_t size)
+{
+	const struct conf_tls *t = &cs->srv->tls, *d = cs->dflt;
+	const char *const texts[] = {
+		t->ciphers ? t->ciphers : d->ciphers,
+		t->ciphersuites ? t->ciphersuites : d->ciphersuites,
+		t->curves ? t->curves : d->curves,
+		t->sigalgs ? t->sigalgs : d->sigalgs,
+		t->client_sigalgs ? t->client_sigalgs : d->client_sigalgs,
+		cs->verify == CONF_VERIFY_NONE ? NULL : cs->ca,
+		cs->verify == CONF_VERIFY_NONE ? NULL : cs->crl,
+		cs->srv->crt,
+	};
+	int n = snprintf(key, size, "%u.%u.%u.%d%d%d.%zu", cs->verify,
+			 t->min_version ? t->min_version : d->min_version,
+			 t->max_version ? t->max_version : d->max_version, t->no_tickets,
+			 t->prefer_client_ciphers || d->prefer_client_ciphers,
+			 cs->srv->has_full_handshakes, t->alpn_len);
+	size_t at = (size_t)n;
+
+	for (size_t i = 0; i <= ARRAY_SIZE(texts); i++) {
+		bool is_alpn = i == ARRAY_SIZE(texts);
+		const char *text = is_alpn ? t->alpn : texts[i];
+		size_t len = is_alpn ? t->alpn_len : text ? strlen(text) : 0;
+
+		if (size - at < len + 2)
+			return -ENAMETOOLONG;
+		/* None and empty differ. */
+		key[at++] = text ? '=' : '-';
+		if (len)
+			memcpy(key + at, text, len);
+		at += len;
+		key[at++] = '\n';
+	}
+	return (int)at;
+}
+
+static int set_own_cert(SSL_CTX *ctx, struct cert_store *s, const char *path, struct err *err)
 {
 	struct cert *c;
 	int r = cert_store_get(s, path, &c, err);
 
 	if (r)
 		return r;
-	if (cert_use_ctx(cli->ctx, c))
+	if (cert_use_ctx(ctx, c))
 		return err_set(err, -EINVAL, "certificate '%s': %s", path, tls_reason());
 	return 0;
+}
+
+static int ctx_fill(SSL_CTX *ctx, const struct client_settings *cs, struct err *err)
+{
+	const struct conf_tls *t = &cs->srv->tls;
+	int r = tls_ctx_configure(ctx, t, cs->dflt, err);
+
+	if (r == 0 && cs->verify != CONF_VERIFY_NONE) {
+		tls_ctx_set_verify(ctx, SSL_VERIFY_PEER);
+		r = tls_ctx_set_ca(ctx, cs->store, &(struct tls_ca){ .ca = cs->ca, .crl = cs->crl },
+				   NULL, err);
+	}
+	if (r == 0 && cs->srv->crt)
+		r = set_own_cert(ctx, cs->store, cs->srv->crt, err);
+	if (r)
+		return r;
+	if (t->alpn_len &&
+	    SSL_CTX_set_alpn_protos(ctx, (unsigned char *)t->alpn, (unsigned)t->alpn_len))
+		return err_set(err, -ENOMEM, "out of memory");
+	if (cs->srv->has_full_handshakes)
+		return 0;
+	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+	SSL_CTX_sess_set_new_cb(ctx, on_new_session);
+	return 0;
+}
+
+static void drop_ctx(void *value)
+{
+	SSL_CTX_free(value);
+}
+
+void tls_client_ctxs_forget(struct cert_store *s)
+{
+	namemap_free(&s->client_ctxs, drop_ctx);
+}
+
+/*
+ * Lines with the same settings share one context: OpenSSL's is 30 KiB in hundreds of pieces, and there may be thousands
+ * of servers. Names and sessions are a client's own. The reference is the caller's.
+ */
+static int ctx_get(const struct client_settings *cs, SSL_CTX **ret, struct err *err)
+{
+	struct cert_store *s = cs->store;
+	char key[8192];
+	int n = settings_key(cs, key, sizeof(key)), r;
+	void **slot;
+
+	if (n < 0)
+		return err_set(err, n, "the TLS settings of the line are too long");
+	*ret = namemap_get(&s->client_ctxs, str_make(key, (size_t)n));
+	if (*ret) {
+		SSL_CTX_up_ref(*ret);
+		return 0;
+	}
+	*ret = tls_ctx_new(false);
+	if (!*ret)
+		return err_set(err, -ENOMEM, "cannot make a TLS context: %s", tls_reason());
+	r = ctx_fill(*ret, cs, err);
+	slot = r ? NULL : namemap_put(&s->client_ctxs, str_make(key, (size_t)n));
+	if (slot) {
+		*slot = *ret;
+		SSL_CTX_up_ref(*ret);
+		return 0;
+	}
+	SSL_CTX_free(*ret);
+	*ret = NULL;
+	return r ? r : err_set(err, -ENOMEM, "out of memory");
 }
 
 static int client_fill(struct tls_client *cli, struct cert_store *s, const struct conf_server *srv,
 		       const struct conf_global *g, struct err *err)
 {
-	const struct conf_tls *t = &srv->tls;
-	int r;
+	const struct conf_tls *t = &srv->tls, *d = &g->server_tls;
+	struct client_settings cs = {
+		.store = s,
+		.srv = srv,
+		.dflt = d,
+		.verify = t->verify != CONF_VERIFY_UNSET ? t->verify : d->verify,
+		.ca = t->ca_file ? t->ca_file : d->ca_file,
+		.crl = t->crl_file ? t->crl_file : d->crl_file,
+	};
+	int r = settings_check(&cs, err);
 
-	cli->ctx = tls_ctx_new(false);
-	if (!cli->ctx)
-		return err_set(err, -ENOMEM, "cannot make a TLS context: %s", tls_reason());
-	r = tls_ctx_configure(cli->ctx, t, &g->server_tls, err);
 	if (r == 0)
-		r = set_verify(cli, s, srv, g, err);
-	if (r == 0 && srv->crt)
-		r = set_own_cert(cli, s, srv->crt, err);
+		r = ctx_get(&cs, &cli->ctx, err);
 	if (r)
 		return r;
-	if (t->alpn_len &&
-	    SSL_CTX_set_alpn_protos(cli->ctx, (unsigned char *)t->alpn, (unsigned)t->alpn_len))
-		return err_set(err, -ENOMEM, "out of memory");
+	cli->is_verified = cs.verify != CONF_VERIFY_NONE;
 	if (srv->verifyhost && !(cli->verifyhost = mem_strdup(str_from_cstr(srv->verifyhost))))
 		return err_set(err, -ENOMEM, "out of memory");
-	if (srv->has_full_handshakes)
-		return 0;
-	SSL_CTX_set_session_cache_mode(cli->ctx,
-				       SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
-	SSL_CTX_sess_set_new_cb(cli->ctx, on_new_session);
 	return 0;
 }
 

@@ -80,12 +80,8 @@ static unsigned class_limit(unsigned c)
 	return (unsigned)(CLASS_BYTES / class_size(c));
 }
 
-/* OpenSSL's own thread-end handlers may run after this one: what they free is not kept any more. */
-static void on_thread_end(void *arg)
+static void empty_cache(struct mem_cache *k)
 {
-	struct mem_cache *k = arg;
-
-	k->has_ended = true;
 	for (unsigned c = 0; c < N_CLASSES; c++) {
 		while (k->lists[c].first) {
 			struct free_block *b = k->lists[c].first;
@@ -95,6 +91,20 @@ static void on_thread_end(void *arg)
 		}
 		k->lists[c].n = 0;
 	}
+}
+
+/* OpenSSL's own thread-end handlers may run after this one: what they free is not kept any more. */
+static void on_thread_end(void *arg)
+{
+	struct mem_cache *k = arg;
+
+	k->has_ended = true;
+	empty_cache(k);
+}
+
+void net_tls_memory_trim(void)
+{
+	empty_cache(&cache);
 }
 
 static bool open_cache(struct mem_cache *k)

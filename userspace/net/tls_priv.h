@@ -120,6 +120,8 @@ struct tls_client {
 	SSL_SESSION *sessions[TLS_MAX_WORKERS]; /* each touched by its own worker only */
 };
 void tls_client_put(struct tls_client *cli);
+/* Files or their uses have changed: contexts of server lines are built again when they are asked for. Control thread. */
+void tls_client_ctxs_forget(struct cert_store *s);
 /* A new SSL in connect state, with name checks and the worker's last session. NULL: out of memory. */
 SSL *tls_client_ssl(struct tls_client *cli, struct tls *t, struct str sni);
 
@@ -219,6 +221,7 @@ struct cert_store {
 	/* Built: what is on disk is not looked at any more, only what was read and what the runtime API changed. */
 	bool is_frozen;
 	struct namemap cas; /* "ca\ncrl" → X509_STORE */
+	struct namemap client_ctxs; /* settings of a server line → SSL_CTX, a reference */
 	struct list servers, clients;
 	struct list tickets; /* struct tickets, references: of files */
 	struct tickets *own_tickets; /* random ones, handed on from store to store */
