@@ -654,6 +654,54 @@ static void test_numbers(void **state)
 	}
 }
 
+/* As printf would write them. */
+static void test_digits(void **state)
+{
+	uint64_t v = 1;
+	char out[32], want[32];
+
+	for (unsigned i = 0; i < 64; i++, v = v * 2 + i % 2) {
+		size_t n = out_digits(out, v - 1);
+
+		assert_int_equal(n,
+				 snprintf(want, sizeof(want), "%llu", (unsigned long long)v - 1));
+		assert_memory_equal(out, want, n);
+	}
+	assert_int_equal(out_digits(out, UINT64_MAX), 20);
+	assert_memory_equal(out, "18446744073709551615", 20);
+}
+
+static void test_histogram_text(void **state)
+{
+	static const struct prom_query all = { .scopes = 1 };
+	struct lb_histogram h = { .sum_us = 12003004 };
+	char want[4096], *at = want;
+	uint64_t sum = 0;
+	struct prom_metric m;
+	struct service_call c;
+	char *b;
+
+	call_init(&c, SERVICE_STATS, "");
+	prom_metric_init(&m, &all, "x_", "seconds", "Time.", PROM_HISTOGRAM);
+	at += sprintf(at, "# HELP x_seconds Time.\n# TYPE x_seconds histogram\n");
+	for (unsigned i = 0; i < LB_TIME_BUCKETS; i++) {
+		h.n[i] = i * i * i;
+		sum += h.n[i];
+		at += sprintf(at, "x_seconds_bucket{proxy=\"p\",le=\"");
+		at += i < LB_TIME_BUCKETS - 1 ? sprintf(at, "%g", lb_time_bounds_us[i] / 1e6)
+					      : sprintf(at, "+Inf");
+		at += sprintf(at, "\"} %llu\n", (unsigned long long)sum);
+	}
+	sprintf(at, "x_seconds_sum{proxy=\"p\"} 12.003004\nx_seconds_count{proxy=\"p\"} %llu\n",
+		(unsigned long long)sum);
+	prom_put_histogram(&m, STR("proxy=\"p\""), &h);
+	service_text_join(&c.body, &m.text);
+	b = body_of(&c);
+	assert_string_equal(b, want);
+	free(b);
+	call_fini(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -670,6 +718,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_out_of_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_queue, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_numbers, setup, teardown),
+		cmocka_unit_test(test_digits),
+		cmocka_unit_test_setup_teardown(test_histogram_text, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,28 +133,34 @@ static const struct prom_row {
 
 /* --- states ---------------------------------------------------------------------------------------- */
 
-#define MAX_STATES 20
+/* A state as it begins a text, and as a label. */
+struct state {
+	struct str text, label;
+};
+#define STATE(name) { STR(name), STR(",state=\"" name "\"") }
 
-static const char *const states_px[] = { "DOWN", "UP" };
-static const char *const states_li[] = { "WAITING", "OPEN", "FULL" };
-static const char *const states_srv[] = { "DOWN", "UP", "MAINT", "DRAIN", "NOLB" };
-static const char *const states_check[] = { "HANA",   "SOCKERR", "L4OK",     "L4TOUT",
-					    "L4CON",  "L6OK",	 "L6TOUT",   "L6RSP",
-					    "L7TOUT", "L7RSP",	 "L7OK",     "L7OKC",
-					    "L7STS",  "PROCERR", "PROCTOUT", "PROCOK" };
+static const struct state states_px[] = { STATE("DOWN"), STATE("UP") };
+static const struct state states_li[] = { STATE("WAITING"), STATE("OPEN"), STATE("FULL") };
+static const struct state states_srv[] = { STATE("DOWN"), STATE("UP"), STATE("MAINT"),
+					   STATE("DRAIN"), STATE("NOLB") };
+static const struct state states_check[] = {
+	STATE("HANA"),	 STATE("SOCKERR"), STATE("L4OK"),     STATE("L4TOUT"),
+	STATE("L4CON"),	 STATE("L6OK"),	   STATE("L6TOUT"),   STATE("L6RSP"),
+	STATE("L7TOUT"), STATE("L7RSP"),   STATE("L7OK"),     STATE("L7OKC"),
+	STATE("L7STS"),	 STATE("PROCERR"), STATE("PROCTOUT"), STATE("PROCOK"),
+};
 
 #define N_SRV	ARRAY_SIZE(states_srv)
 #define N_CHECK ARRAY_SIZE(states_check)
 
 /* Position in the list of the state that `text` begins with; n when it is none. */
-static unsigned state_find(const char *const *list, unsigned n, const char *text)
+static unsigned state_find(const struct state *list, unsigned n, const char *text)
 {
-	for (unsigned i = 0; i < n; i++) {
-		size_t len = strlen(list[i]);
+	size_t len = strcspn(text, " ");
 
-		if (strncmp(text, list[i], len) == 0 && (text[len] == '\0' || text[len] == ' '))
+	for (unsigned i = 0; i < n; i++)
+		if (list[i].text.len == len && memcmp(text, list[i].text.p, len) == 0)
 			return i;
-	}
 	return n;
 }
 
@@ -189,27 +195,18 @@ static struct prom_metric *metric_of(struct prom_walk *w, unsigned scope, unsign
 	return &w->metrics[scope * N_ROWS + row];
 }
 
-static void put_states(struct prom_metric *m, struct str labels, const char *name,
-		       const char *const *list, unsigned n, const uint32_t *values)
+static void put_states(struct prom_metric *m, struct str labels, const struct state *list,
+		       unsigned n, const uint32_t *values)
 {
-	char more[64];
-
-	for (unsigned i = 0; i < n; i++) {
-		int len = snprintf(more, sizeof(more), ",%s=\"%s\"", name, list[i]);
-
-		prom_put_u64(m, labels, str_make(more, (size_t)len), values[i]);
-	}
+	for (unsigned i = 0; i < n; i++)
+		prom_put_u64(m, labels, list[i].label, values[i]);
 }
 
-static void put_one_of(struct prom_metric *m, struct str labels, const char *const *list,
+static void put_one_of(struct prom_metric *m, struct str labels, const struct state *list,
 		       unsigned n, unsigned which)
 {
-	uint32_t values[MAX_STATES] = { 0 };
-
-	BUG_ON(n > MAX_STATES);
-	if (which < n)
-		values[which] = 1;
-	put_states(m, labels, "state", list, n, values);
+	for (unsigned i = 0; i < n; i++)
+		prom_put_u64(m, labels, list[i].label, i == which);
 }
 
 static void put_status(struct prom_metric *m, struct str labels, enum prom_scope scope,
@@ -292,10 +289,10 @@ static void put_row(struct prom_walk *w, const struct prom_row *r, struct prom_m
 		put_codes(m, labels, row);
 		break;
 	case FORM_AGG_STATUS:
-		put_states(m, labels, "state", states_srv, N_SRV, w->agg_status);
+		put_states(m, labels, states_srv, N_SRV, w->agg_status);
 		break;
 	case FORM_AGG_CHECK:
-		put_states(m, labels, "state", states_check, N_CHECK, w->agg_check);
+		put_states(m, labels, states_check, N_CHECK, w->agg_check);
 		break;
 	}
 }

@@ -95,9 +95,11 @@ void prom_metric_init(struct prom_metric *m, const struct prom_query *q, const c
 {
 	int n = snprintf(m->name, sizeof(m->name), "%s%s", prefix, name);
 
-	BUG_ON(n < 0 || (size_t)n >= sizeof(m->name));
+	BUG_ON(n < 0 || (size_t)n >= sizeof(m->name) - 1);
 	m->text = (struct service_text){ 0 };
 	m->name_len = (size_t)n;
+	m->name[n] = '{';
+	m->name[n + 1] = '\0';
 	m->help = help;
 	m->type = (uint8_t)type;
 	m->is_wanted = prom_is_wanted(q, str_make(m->name, m->name_len), str_from_cstr(name));
@@ -106,35 +108,48 @@ void prom_metric_init(struct prom_metric *m, const struct prom_query *q, const c
 static void metric_head(struct prom_metric *m)
 {
 	static const char *const types[] = { "gauge", "counter", "summary", "histogram" };
+	int len = (int)m->name_len;
 
-	out_fmt(&m->text, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name,
+	out_fmt(&m->text, "# HELP %.*s %s\n# TYPE %.*s %s\n", len, m->name, m->help, len, m->name,
 		types[m->type]);
 }
 
-static char *put(char *p, struct str s)
+static inline char *put(char *p, struct str s)
 {
 	if (s.len)
 		memcpy(p, s.p, s.len);
 	return p + s.len;
 }
 
-static void metric_line(struct prom_metric *m, struct str suffix, struct str labels,
-			struct str more, struct str value)
+#define VALUE_MAX 32 /* what a number takes, and more than the marks around it */
+
+/* Name and labels; the value and a line feed are to follow. NULL: not wanted, or no memory. */
+static inline char *line_begin(struct prom_metric *m, struct str suffix, struct str labels,
+			       struct str more, char **ret_start)
 {
-	char *start, *p;
+	char *p;
 
 	if (!m->is_wanted)
-		return;
+		return NULL;
 	if (unlikely(!m->text.first))
 		metric_head(m);
+	p = service_text_reserve(&m->text,
+				 m->name_len + suffix.len + labels.len + more.len + VALUE_MAX + 8);
+	if (!p)
+		return NULL;
+	*ret_start = p;
+	if (likely(labels.len && !suffix.len)) {
+		p = put(p, str_make(m->name, m->name_len + 1));
+		p = put(p, labels);
+		p = put(p, more);
+		*p++ = '}';
+		*p++ = ' ';
+		return p;
+	}
+	p = put(p, str_make(m->name, m->name_len));
+	p = put(p, suffix);
 	if (!labels.len && more.len)
 		more = str_from(more, 1);
-	start = service_text_reserve(&m->text, m->name_len + suffix.len + labels.len + more.len +
-						       value.len + 4);
-	if (!start)
-		return;
-	p = put(start, str_make(m->name, m->name_len));
-	p = put(p, suffix);
 	if (labels.len || more.len) {
 		*p++ = '{';
 		p = put(p, labels);
@@ -142,9 +157,23 @@ static void metric_line(struct prom_metric *m, struct str suffix, struct str lab
 		*p++ = '}';
 	}
 	*p++ = ' ';
-	p = put(p, value);
+	return p;
+}
+
+static inline void line_end(struct prom_metric *m, char *start, char *p)
+{
 	*p++ = '\n';
 	service_text_commit(&m->text, (size_t)(p - start));
+}
+
+static void metric_line(struct prom_metric *m, struct str suffix, struct str labels,
+			struct str more, struct str value)
+{
+	char *start, *p = line_begin(m, suffix, labels, more, &start);
+
+	BUG_ON(value.len > VALUE_MAX);
+	if (p)
+		line_end(m, start, put(p, value));
 }
 
 void prom_put_value(struct prom_metric *m, struct str labels, struct str more, struct str value)
@@ -154,9 +183,10 @@ void prom_put_value(struct prom_metric *m, struct str labels, struct str more, s
 
 void prom_put_u64(struct prom_metric *m, struct str labels, struct str more, uint64_t v)
 {
-	char digits[20];
+	char *start, *p = line_begin(m, STR_NULL, labels, more, &start);
 
-	metric_line(m, STR_NULL, labels, more, str_make(digits, out_digits(digits, v)));
+	if (p)
+		line_end(m, start, p + out_digits(p, v));
 }
 
 struct str prom_ms(char out[28], uint64_t ms)
@@ -179,23 +209,54 @@ void prom_put_summary(struct prom_metric *m, struct str labels, uint64_t sum_ms,
 	metric_line(m, STR("_count"), labels, STR_NULL, str_make(text, out_digits(text, count)));
 }
 
+/* `n` with `digits` behind the point. */
+static struct str fraction(char *out, uint64_t n, unsigned digits)
+{
+	uint64_t unit = 1;
+	size_t at;
+
+	for (unsigned i = 0; i < digits; i++)
+		unit *= 10;
+	at = out_digits(out, n / unit);
+	out[at++] = '.';
+	for (n %= unit; unit > 1; n %= unit) {
+		unit /= 10;
+		out[at++] = (char)('0' + n / unit);
+	}
+	return str_make(out, at);
+}
+
+/* ,le="0.25": the bounds in seconds, without zeros at the end. */
+static struct str bucket_label(char out[VALUE_MAX], unsigned bucket)
+{
+	size_t n = 5;
+	struct str s;
+
+	if (bucket == LB_TIME_BUCKETS - 1)
+		return STR(",le=\"+Inf\"");
+	memcpy(out, ",le=\"", 5);
+	s = fraction(out + n, lb_time_bounds_us[bucket], 6);
+	while (s.p[s.len - 1] == '0')
+		s.len--;
+	if (s.p[s.len - 1] == '.')
+		s.len--;
+	n += s.len;
+	out[n++] = '"';
+	return str_make(out, n);
+}
+
 /* The counts of Prometheus are cumulative. */
 void prom_put_histogram(struct prom_metric *m, struct str labels, const struct lb_histogram *h)
 {
-	char text[48], digits[24];
+	char text[VALUE_MAX], digits[VALUE_MAX];
 	uint64_t n = 0;
 
 	for (unsigned i = 0; i < LB_TIME_BUCKETS; i++) {
-		int len = i < LB_TIME_BUCKETS - 1 ? snprintf(text, sizeof(text), ",le=\"%g\"",
-							     lb_time_bounds_us[i] / 1e6)
-						  : snprintf(text, sizeof(text), ",le=\"+Inf\"");
-
 		n += h->n[i];
-		metric_line(m, STR("_bucket"), labels, str_make(text, (size_t)len),
+		metric_line(m, STR("_bucket"), labels, bucket_label(text, i),
 			    str_make(digits, out_digits(digits, n)));
 	}
-	snprintf(text, sizeof(text), "%.6f", (double)h->sum_us / 1e6);
-	metric_line(m, STR("_sum"), labels, STR_NULL, str_from_cstr(text));
+	metric_line(m, STR("_sum"), labels, STR_NULL, fraction(text, h->sum_us, 6));
 	metric_line(m, STR("_count"), labels, STR_NULL, str_make(digits, out_digits(digits, n)));
 }
 

@@ -35,8 +35,8 @@ struct prom_query {
 /* One metric: head on first use, then a line per series. */
 struct prom_metric {
 	struct service_text text;
-	char name[80]; /* whole: "haproxy_server_status" */
-	size_t name_len;
+	char name[80]; /* whole, and the brace that follows: "haproxy_server_status{" */
+	size_t name_len; /* without the brace */
 	const char *help;
 	uint8_t type; /* enum prom_type */
 	bool is_wanted;
@@ -65,7 +65,8 @@ void prom_rows(struct ctl *ctl, const struct prom_query *q, struct service_text 
 /* prom_own.c: what HAProxy has not: sums of times, workers, kernel tier. */
 void prom_own(struct ctl *ctl, const struct prom_query *q, struct service_text *out);
 /* prom_global.c */
-void prom_dns(struct ctl *ctl, const struct prom_query *q, struct service_text *out); /* prom_dns.c */
+void prom_dns(struct ctl *ctl, const struct prom_query *q,
+	      struct service_text *out); /* prom_dns.c */
 void prom_global(struct ctl *ctl, const struct prom_query *q, struct service_text *out);
 
 #endif

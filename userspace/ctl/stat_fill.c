@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Fills rows of `show stat` from counters, server states and configuration. Control thread. */
 #include <stdarg.h>
+#include <string.h>
 #include <time.h>
 
 #include "ctl/metrics.h"
@@ -45,6 +46,19 @@ static void HG_PRINTF(3, 4) set_fmt(struct stat_row *r, enum stat_col c, const c
 	set_str(r, c, at);
 }
 
+/* Of a text that does not live as long as the row. */
+static void set_copy(struct stat_row *r, enum stat_col c, const char *text, size_t len)
+{
+	char *at = r->scratch + r->scratch_len;
+
+	if (len >= sizeof(r->scratch) - r->scratch_len)
+		return;
+	memcpy(at, text, len);
+	at[len] = '\0';
+	r->scratch_len += len + 1;
+	set_str(r, c, at);
+}
+
 static const char *mode_name(const struct conf_proxy *px)
 {
 	static const char *const names[] = { "tcp", "http", "l4" };
@@ -65,7 +79,12 @@ static const char *algo_name(const struct conf_proxy *px)
 static void row_begin(struct stat_row *r, enum stat_type type, const struct conf_proxy *px,
 		      const char *name, uint32_t sid)
 {
-	*r = (struct stat_row){ .type = type, .iid = px->id, .sid = sid };
+	/* Not the scratch. */
+	r->type = type;
+	r->iid = px->id;
+	r->sid = sid;
+	memset(r->v, 0, sizeof(r->v));
+	r->scratch_len = 0;
 	set_str(r, STAT_PXNAME, px->name);
 	set_str(r, STAT_SVNAME, name);
 	set_u32(r, STAT_PID, 1);
@@ -197,6 +216,7 @@ static void fill_listener(struct ctl *ctl, const struct conf_proxy *px, const st
 	uint32_t max = pb->conf->maxconn, n = atomic_load(&pb->socket->n_conns);
 	struct hg_l7_counters c;
 	char text[ADDR_TEXT_MAX];
+	size_t len;
 
 	metrics_service_sum(ctl, &pb->stats, &c);
 	row_begin(r, STAT_TYPE_LISTENER, px, pb->conf->name, pb->conf->id);
@@ -208,11 +228,23 @@ static void fill_listener(struct ctl *ctl, const struct conf_proxy *px, const st
 		ctl->current->backends[px->index]->is_fe_paused ? "WAITING"
 		: max && n >= max				? "FULL"
 								: "OPEN");
-	if (pb->conf->ep.kind == ENDPOINT_IP && addr_format(&pb->conf->ep.addr, text, sizeof(text)))
-		set_fmt(r, STAT_ADDR, "%s", text);
+	if (pb->conf->ep.kind == ENDPOINT_IP &&
+	    (len = addr_format(&pb->conf->ep.addr, text, sizeof(text))))
+		set_copy(r, STAT_ADDR, text, len);
 	set_u64(r, STAT_CONN_TOT, c.sessions);
 	set_u64(r, STAT_DCON, c.conn_denied);
 	set_u64(r, STAT_DSES, c.sess_denied);
+}
+
+/* Running, and how the last one ended. */
+static void set_status(struct stat_row *r, enum stat_col c, bool is_running, unsigned status)
+{
+	const char *code = check_status_code((enum check_status)status);
+
+	if (is_running)
+		set_fmt(r, c, "* %s", code);
+	else
+		set_str(r, c, code);
 }
 
 static void fill_check(struct stat_row *r, const struct server *s, const struct conf_server *cs)
@@ -221,8 +253,7 @@ static void fill_check(struct stat_row *r, const struct server *s, const struct 
 		return;
 	set_u64(r, STAT_CHKFAIL, s->check.n_failed);
 	set_u64(r, STAT_CHKDOWN, s->check.n_down);
-	set_fmt(r, STAT_CHECK_STATUS, "%s%s", s->check.is_running ? "* " : "",
-		check_status_code((enum check_status)s->check.status));
+	set_status(r, STAT_CHECK_STATUS, s->check.is_running, s->check.status);
 	if (s->check.status >= CHECK_STATUS_L7OK)
 		set_u32(r, STAT_CHECK_CODE, s->check.code);
 	set_u32(r, STAT_CHECK_DURATION, s->check.duration_ms);
@@ -237,8 +268,7 @@ static void fill_agent(struct stat_row *r, const struct server *s, const struct 
 {
 	if (!cs->has_agent)
 		return;
-	set_fmt(r, STAT_AGENT_STATUS, "%s%s", s->agent.is_running ? "* " : "",
-		check_status_code((enum check_status)s->agent.status));
+	set_status(r, STAT_AGENT_STATUS, s->agent.is_running, s->agent.status);
 	if (s->agent.status >= CHECK_STATUS_L7OK)
 		set_u32(r, STAT_AGENT_CODE, s->agent.code);
 	set_u32(r, STAT_AGENT_DURATION, s->agent.duration_ms);
@@ -261,6 +291,7 @@ static void fill_server(struct ctl *ctl, const struct conf_proxy *px, const stru
 	struct hg_l7_counters c;
 	char text[ADDR_TEXT_MAX];
 	uint32_t maxconn = atomic_load(&s->maxconn);
+	size_t len;
 
 	metrics_backend_sum(ctl, &s->stats, &c);
 	row_begin(r, STAT_TYPE_SERVER, px, s->name, s->id);
@@ -269,8 +300,8 @@ static void fill_server(struct ctl *ctl, const struct conf_proxy *px, const stru
 	fill_rates(r, rates);
 	set_limit(r, STAT_SLIM, maxconn);
 	set_limit(r, STAT_QLIMIT, cs->maxqueue);
-	if (server_status_text(s, text, sizeof(text)))
-		set_fmt(r, STAT_STATUS, "%s", text);
+	if ((len = server_status_text(s, text, sizeof(text))))
+		set_copy(r, STAT_STATUS, text, len);
 	set_u32(r, STAT_WEIGHT, (atomic_load(&s->weight) + 15) / 16);
 	set_u32(r, STAT_UWEIGHT, atomic_load(&s->uweight));
 	set_u32(r, STAT_ACT, !s->is_backup);
@@ -287,8 +318,8 @@ static void fill_server(struct ctl *ctl, const struct conf_proxy *px, const stru
 	fill_agent(r, s, cs);
 	if (px->mode == CONF_MODE_HTTP)
 		fill_responses(r, &c);
-	if (s->addr.sa.sa_family && addr_format(&s->addr, text, sizeof(text)))
-		set_fmt(r, STAT_ADDR, "%s", text);
+	if (s->addr.sa.sa_family && (len = addr_format(&s->addr, text, sizeof(text))))
+		set_copy(r, STAT_ADDR, text, len);
 	set_str(r, STAT_COOKIE, cs->cookie);
 	if (atomic_load(&s->dynamic_cookie))
 		set_fmt(r, STAT_COOKIE, "%016llx",

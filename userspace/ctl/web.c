@@ -115,16 +115,17 @@ void out_cstr(struct service_text *t, const char *s)
 
 size_t out_digits(char *out, uint64_t v)
 {
-	char tmp[20];
-	size_t n = sizeof(tmp), len;
+	size_t n = 1;
 
-	do {
-		tmp[--n] = (char)('0' + v % 10);
-		v /= 10;
-	} while (v);
-	len = sizeof(tmp) - n;
-	memcpy(out, tmp + n, len);
-	return len;
+	if (v < 10) { /* most of them are 0 */
+		*out = (char)('0' + v);
+		return 1;
+	}
+	for (uint64_t w = v; w >= 10; w /= 10)
+		n++;
+	for (size_t i = n; i > 0; v /= 10)
+		out[--i] = (char)('0' + v % 10);
+	return n;
 }
 
 void out_u64(struct service_text *t, uint64_t v)
