@@ -34,8 +34,8 @@ def pytest_collection_modifyitems(items):
 class Daemon:
     """headgated on one host of a lab."""
 
-    def __init__(self, host, text, name="headgated", args=(), env=None):
-        self.host, self.name = host, name
+    def __init__(self, host, text, name="headgated", args=(), env=None, exe=HEADGATED):
+        self.host, self.name, self.exe = host, name, exe
         self.dir = host.lab.dir
         self.cfg = self.dir / f"{name}.cfg"
         self.sock = self.dir / f"{name}.sock"
@@ -53,7 +53,7 @@ class Daemon:
         self.cfg.write_text(text, encoding="utf-8")
 
     def start(self, wait=True):
-        self.proc = self.host.popen([HEADGATED, *self.args, "-f", self.cfg], log=f"{self.name}.log", env=self.env)
+        self.proc = self.host.popen([self.exe, *self.args, "-f", self.cfg], log=f"{self.name}.log", env=self.env)
         if wait:
             self.wait_ready()
         return self

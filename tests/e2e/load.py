@@ -89,6 +89,12 @@ class Clients:
             t.join()
         return self
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
     def until(self, n, timeout=60):
         """Every kind has done `n` more requests."""
         before = self.done.copy()

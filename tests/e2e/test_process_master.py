@@ -10,6 +10,7 @@ import threading
 import time
 
 from conftest import HEADGATED, ScriptedServer, connect, keepalive_server, read_response, wait_for
+from load import Clients
 
 CFG = """
 global
@@ -217,3 +218,73 @@ def test_a_faulty_option_of_the_master_socket(one):
                        "listen l\n bind 127.0.0.1:8000\n", encoding="utf-8")
         out = one.run([HEADGATED, "-W", "-S", value, "-f", cfg], check=False)
         assert out.returncode == 1 and said in out.stderr, out.stderr
+
+
+def replace(path, content, mode=0o755):
+    """As a package manager does: another file takes the name."""
+    new = path.with_suffix(".new")
+    new.write_bytes(content)
+    new.chmod(mode)
+    new.rename(path)
+
+
+def test_sigusr2_becomes_the_new_executable(one, daemon):
+    """Another executable on the disk: the process stays, its program is the new one, and no request fails."""
+    backend = ScriptedServer(one, "127.0.0.1", 8080, keepalive_server())
+    exe = one.lab.dir / "headgated"
+    ours = HEADGATED.read_bytes()
+    replace(exe, ours)
+    master = one.lab.dir / "master.sock"
+    text = CFG.replace("nbthread 1", "nbthread 1\n    hard-stop-after 20s") + "    option idle-close-on-response\n"
+    d = daemon(one, text, args=["-W", "-S", str(master)], start=False, exe=exe)
+    d.start()
+    pid, first = d.proc.pid, worker_of(d)
+
+    def refused_by(content, said):
+        replace(exe, content)
+        n = d.output().count("nothing has changed")
+        d.signal(signal.SIGUSR2)
+        wait_for("the refusal", lambda: d.output().count("nothing has changed") > n)
+        assert re.search(said, d.output()[d.output().rindex("was replaced"):]), d.output()
+        assert worker_of(d) == first and get(one) == 200
+
+    refused_by(b"\x7fELF no program", "cannot execute .*: Exec format error")
+    refused_by(b"#!/bin/sh\nexit 0\n", "cannot take over from a running master")
+    refused_by(b"#!/bin/sh\nkill -ABRT $$\n", "died of signal 6")
+    # A good one that does not like the file.
+    good = d.cfg.read_text(encoding="utf-8")
+    d.cfg.write_text(good + "    nonsense\n", encoding="utf-8")
+    refused_by(ours, "unknown keyword 'nonsense'")
+    # And one whose master or worker process cannot start, which its check does not see.
+    for n, text in enumerate((good + "    bind 127.0.0.1:8080\n", good.replace(str(d.sock), "/nonexistent/dir/sock"))):
+        d.cfg.write_text(text, encoding="utf-8")
+        replace(exe, ours)
+        d.signal(signal.SIGUSR2)
+        wait_for("the old worker to go on", lambda: d.output().count(f"the old worker process {first} goes on") > n)  # noqa: B023
+        assert get(one) == 200 and worker_of(d) == first
+        assert f"\n{first} " in ask(master, "show proc")
+    d.cfg.write_text(good, encoding="utf-8")
+
+    with Clients(one, [("new", 8000, False, 1, 1, 0), ("kept", 8000, False, 0, 1, 0.001), ("pauses", 8000, False, 0, 1, 0.07)]) as clients:
+        workers = [first]
+        for n in range(2):
+            clients.until(20)
+            replace(exe, ours)
+            d.signal(signal.SIGUSR2)
+            wait_for("the new worker", lambda: (w := worker_of(d) if d.cli("show info", check=False) else 0) and w not in workers, timeout=20)
+            workers.append(worker_of(d))
+            wait_for("the old worker's end", lambda: not os.path.exists(f"/proc/{workers[n]}"), timeout=30)
+            clients.until(20)
+    assert not clients.failures, clients.failures
+    assert d.proc.poll() is None and os.readlink(f"/proc/{pid}/exe") == str(exe)
+    wait_for("the master's socket", lambda: f"\n{workers[-1]} " in ask(master, "show proc"))
+    # Nothing new: a reload in place, as before.
+    d.signal(signal.SIGUSR2)
+    wait_for("the reload", lambda: d.output().rstrip().endswith("configuration reloaded, generation 2"))
+    assert worker_of(d) == workers[-1]
+    # A worker that dies is replaced, with the same addresses.
+    time.sleep(1.1)
+    os.kill(workers[-1], signal.SIGKILL)
+    assert get(one, timeout=15) == 200
+    backend.close()
+    assert d.stop() == 0

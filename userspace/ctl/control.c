@@ -292,7 +292,7 @@ static int control_start(struct ctl *ctl, struct conf *conf, struct err *err)
 
 	ctl->n_workers = steering_count_workers(&conf->global);
 	steering_place_workers(ctl, &conf->global);
-	listen_share_with_others(ctl->opts->n_old_pids > 0 || ctl->opts->take_over);
+	listen_share_with_others(ctl->opts->n_old_pids > 0 || ctl->take_over);
 	net_tls_global_init();
 	rc = start_limits(ctl, conf, err);
 	if (rc == 0)
@@ -559,5 +559,6 @@ int ctl_check(const struct ctl_options *o)
 	}
 	if (o->is_verbose)
 		printf("Configuration file is valid\n");
+	(void)upgrade_asked();
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "ctl/admin_priv.h"
 #include "ctl/handover.h"
@@ -129,6 +130,10 @@ int cmd_taken(struct cmd *c)
 		ctl->taker = NULL;
 		ctl->is_handed_over = true;
 	}
+	/* The service goes on: that we stop is no news for its manager. */
+	if (ctl->notify_fd >= 0)
+		close(ctl->notify_fd);
+	ctl->notify_fd = -1;
 	log_msg(LOG_LVL_NOTICE, "a new process has taken over the listening sockets%s",
 		ctl->is_handed_over ? " and the datapath" : "");
 	return 0;

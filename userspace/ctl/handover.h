@@ -32,6 +32,9 @@ struct take_over {
 /* Connects to `path` and puts the old process's listeners on `sockets`, each with one user. 0 or -errno. */
 HG_WUR int take_over_sockets(struct take_over *t, const char *path, unsigned n_workers,
 			     struct list *sockets, struct err *err);
+/* The same over a connection that is there: t->fd. */
+HG_WUR int take_over_ask(struct take_over *t, unsigned n_workers, struct list *sockets,
+			 struct err *err);
 /* The lock's descriptor, 0: the old process has none, or -errno. */
 HG_WUR int take_over_lock(struct take_over *t, struct err *err);
 /* We run: the old process may forget what it gave. */

@@ -140,6 +140,7 @@ static void incoming_commit(struct master *m)
 	list_for_each(l, &m->sockets)
 		remember_path(list_entry(l, struct listen_socket, link));
 	m->was_ever_ready = true;
+	upgrade_done(m);
 }
 
 static void master_heard(struct master *m, const struct link_message *lm)
@@ -201,13 +202,15 @@ static void master_become_worker(struct master *m, int link)
 	master_leave_api(m);
 	loop_destroy(m->ctl.loop);
 	close(m->signals.fd);
+	if (m->upgrade.link >= 0)
+		close(m->upgrade.link);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	exit(ctl_run_worker(m->o, &m->sockets, m->ready_fd, link,
 			    m->from.fd >= 0 ? &m->from : NULL));
 }
 
-static int master_watch_link(struct master *m, int fd)
+int master_watch_link(struct master *m, int fd)
 {
 	int rc;
 
@@ -274,11 +277,19 @@ static void master_worker_ended(struct master *m, int status)
 	if (m->link.fd >= 0)
 		master_on_link(&m->link, EPOLLIN);
 	m->worker = 0;
-	if (m->is_stopping || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
-		return master_end(m,
-				  WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-	if (!m->was_ever_ready)
-		return master_end(m, 1); /* it has said why */
+	if (m->is_stopping || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
+		m->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+		/* Connections of workers of before go on, and would end with us. */
+		if (!m->upgrade.n_leaving || m->is_terminating)
+			master_end(m, m->exit_status);
+		return;
+	}
+	if (!m->was_ever_ready) {
+		/* It has said why. */
+		if (upgrade_fall_back(m) != 0)
+			master_end(m, 1);
+		return;
+	}
 	if (WIFSIGNALED(status))
 		log_msg(LOG_LVL_ALERT,
 			"the worker process died of signal %d (%s); starting another",
@@ -295,13 +306,17 @@ static void master_pass_on(struct master *m, int signo)
 {
 	bool is_end = signo == SIGTERM || signo == SIGINT;
 
+	/* What re-executes a master in HAProxy does so here when there is something new to execute. */
+	if (signo == SIGUSR2 && !m->is_stopping && upgrade_begin(m))
+		return;
 	m->is_interrupted |= signo == SIGINT;
+	m->is_terminating |= is_end;
 	if (is_end || signo == SIGUSR1)
 		m->is_stopping = true;
-	/* What reloads a master in HAProxy reloads the worker in place here. */
+	/* Otherwise it reloads the worker in place. */
 	if (m->worker)
 		kill(m->worker, signo == SIGUSR2 ? SIGHUP : is_end ? SIGTERM : signo);
-	else if (m->is_stopping)
+	else if (m->is_stopping && (is_end || !m->upgrade.n_leaving))
 		master_end(m, 0);
 }
 
@@ -310,13 +325,18 @@ static void master_on_signal(struct ev_fd *ev, uint32_t events)
 	struct master *m = container_of(ev, struct master, signals);
 	struct signalfd_siginfo si;
 	int status;
+	pid_t pid;
 
 	while (read(ev->fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		if (si.ssi_signo != SIGCHLD)
 			master_pass_on(m, (int)si.ssi_signo);
 	}
-	while (waitpid(-1, &status, WNOHANG) > 0)
-		master_worker_ended(m, status);
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (!upgrade_child_ended(m, pid, status))
+			master_worker_ended(m, status);
+		else if (m->is_stopping && !m->worker && !m->upgrade.n_leaving)
+			master_end(m, m->exit_status);
+	}
 }
 
 static int master_watch_signals(struct master *m, struct err *err)
@@ -357,20 +377,40 @@ static int master_setup(struct master *m, const struct conf *conf, struct err *e
 	rc = loop_create(&m->ctl.loop);
 	if (rc != 0)
 		return err_set(err, rc, "cannot make the event loop: %s", strerror(-rc));
-	listen_share_with_others(m->o->n_old_pids > 0 || m->o->take_over);
-	rc = m->o->take_over
-		     ? take_over_sockets(&m->from, m->o->take_over, m->n_workers, &m->sockets, err)
-		     : 0;
+	listen_share_with_others(m->o->n_old_pids > 0 || m->o->take_over || m->upgrade.old_worker);
+	if (m->upgrade.old_worker)
+		rc = upgrade_connect(m, err);
+	else if (m->o->take_over)
+		rc = take_over_sockets(&m->from, m->o->take_over, m->n_workers, &m->sockets, err);
 	if (rc == 0)
 		rc = master_open_sockets(m, conf, m->n_workers, err);
 	master_drop_unclaimed(m);
 	if (rc == 0)
 		rc = master_open_api(m, err);
-	if (rc == 0 && (m->o->is_daemon || (conf->global.is_daemon && !m->o->is_foreground)))
+	/* Who was upgraded has been forked already. */
+	if (rc == 0 && !m->upgrade.old_worker &&
+	    (m->o->is_daemon || (conf->global.is_daemon && !m->o->is_foreground)))
 		rc = start_fork(&m->ready_fd, err);
 	if (rc == 0 && pidfile)
 		rc = start_write_pid(pidfile, err);
 	return rc ? rc : master_watch_signals(m, err);
+}
+
+/* The setup of a new executable has failed; `why` tells what. The old worker process is ours, at least. */
+static int master_go_on(struct master *m, const struct err *why)
+{
+	struct err err = { "" };
+
+	if (!m->upgrade.old_worker) {
+		fprintf(stderr, "headgated: %s\n", why->text);
+		return -ESRCH;
+	}
+	log_msg(LOG_LVL_ERR, "%s", why->text);
+	if (!m->ctl.loop || (m->signals.fd < 0 && master_watch_signals(m, &err) != 0))
+		return -EINVAL;
+	if (!m->ctl.admin && master_open_api(m, &err) != 0)
+		log_msg(LOG_LVL_ERR, "%s", err.text);
+	return upgrade_fall_back(m);
 }
 
 static void master_shutdown(struct master *m)
@@ -401,6 +441,7 @@ int master_run(const struct ctl_options *o, struct conf *conf, unsigned n_worker
 			    .from = { .fd = -1 },
 			    .link.fd = -1,
 			    .signals.fd = -1,
+			    .upgrade.link = -1,
 			    .ctl = { .opts = o, .notify_fd = -1, .ready_fd = -1 } };
 	struct err err = { "" };
 	int rc;
@@ -410,16 +451,16 @@ int master_run(const struct ctl_options *o, struct conf *conf, unsigned n_worker
 	list_init(&m.incoming);
 	list_init(&m.relays);
 	timer_init(&m.restart, master_on_restart);
+	upgrade_init(&m.upgrade);
 	rc = master_setup(&m, conf, &err);
 	conf_free(conf);
-	if (rc != 0) {
-		fprintf(stderr, "headgated: %s\n", err.text);
+	if (rc != 0 && master_go_on(&m, &err) != 0) {
 		master_shutdown(&m);
 		return 1;
 	}
 	loop_update_clock(m.ctl.loop);
 	m.began_ns = loop_now(m.ctl.loop);
-	if (master_start_worker(&m) != 0 || loop_run(m.ctl.loop) != 0)
+	if ((!m.worker && master_start_worker(&m) != 0) || loop_run(m.ctl.loop) != 0)
 		m.exit_status = 1;
 	master_shutdown(&m);
 	return m.is_interrupted && o->is_master_notify ? 130 : m.exit_status;

@@ -104,7 +104,6 @@ static int ask(struct take_over *t, const char *line, struct err *err)
 
 static int dial(struct take_over *t, const char *path, struct err *err)
 {
-	struct timeval wait = { .tv_sec = ANSWER_WAIT };
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 
 	if (strncmp(path, "unix@", 5) == 0)
@@ -116,8 +115,6 @@ static int dial(struct take_over *t, const char *path, struct err *err)
 	if (t->fd < 0 || connect(t->fd, (struct sockaddr *)&un, sizeof(un)) != 0)
 		return err_set(err, -errno,
 			       "-x %s: %m (the stats socket of the process to replace?)", path);
-	(void)setsockopt(t->fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
-	(void)setsockopt(t->fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
 	return 0;
 }
 
@@ -178,12 +175,21 @@ static int make_sockets(struct take_over *t, struct str lines, unsigned n_worker
 int take_over_sockets(struct take_over *t, const char *path, unsigned n_workers,
 		      struct list *sockets, struct err *err)
 {
-	char generation[24], *list = NULL;
-	struct str lines, head;
 	int rc = dial(t, path, err);
 
-	if (rc == 0)
-		rc = ask(t, "prompt\n", err);
+	return rc ? rc : take_over_ask(t, n_workers, sockets, err);
+}
+
+int take_over_ask(struct take_over *t, unsigned n_workers, struct list *sockets, struct err *err)
+{
+	struct timeval wait = { .tv_sec = ANSWER_WAIT };
+	char generation[24], *list = NULL;
+	struct str lines, head;
+	int rc;
+
+	(void)setsockopt(t->fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+	(void)setsockopt(t->fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
+	rc = ask(t, "prompt\n", err);
 	if (rc == 0)
 		rc = ask(t, "set timeout cli 1h\n", err);
 	if (rc == 0)
@@ -197,7 +203,7 @@ int take_over_sockets(struct take_over *t, const char *path, unsigned n_workers,
 	head = str_cut(&lines, '\n');
 	if (!str_is_eq(str_cut(&head, ' '), STR("listeners")) || !head.len ||
 	    head.len >= sizeof(generation)) {
-		rc = err_set(err, -EPROTO, "-x %s: the old process said: %s", path, t->buf);
+		rc = err_set(err, -EPROTO, "-x: the old process said: %s", t->buf);
 	} else {
 		memcpy(generation, head.p, head.len);
 		generation[head.len] = '\0';
