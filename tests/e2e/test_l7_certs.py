@@ -307,6 +307,11 @@ listen up
     bind 127.0.0.1:8003
     retries 0
     server s1 127.0.0.1:8443 ssl verifyhost a.example ca-file {wrong}
+listen other
+    bind 127.0.0.1:8004
+    http-reuse never
+    http-response return content-type text/plain lf-string %[ssl_bc_is_resumed]
+    server s1 127.0.0.1:8443 ssl verify none
 """)
 
     def get(url, *args):
@@ -315,7 +320,11 @@ listen up
     def as_client(port):
         return get(f"https://127.0.0.1:{port}/", "--cert", str(site))
 
+    def resumed():
+        return one.run("curl -s -m 5 http://127.0.0.1:8004/").stdout
+
     assert as_client(8001) == "000" and as_client(8002) == "200" and get("http://127.0.0.1:8003/") == "503"
+    assert resumed() == "0" and resumed() == "1"
     assert d.cli("show ssl ca-file").strip().splitlines() == \
         ["# filename", f"{authority}/ca.crt - 1 certificate(s)", f"{wrong} - 1 certificate(s)"]
     assert d.cli("show ssl crl-file").strip().splitlines() == ["# filename", str(none_revoked)]
@@ -331,6 +340,8 @@ listen up
     assert "#1" not in text and "#3" not in text
     assert "Success!" in d.cli(f"commit ssl ca-file {wrong}")
     assert as_client(8001) == "200" and get("http://127.0.0.1:8003/") == "200"
+    # Whoever has nothing to do with it keeps its sessions.
+    assert resumed() == "1"
     assert "Transaction created" in put_file(d, "set ssl ca-file", wrong, (certs / "b.pem").read_text())
     assert "aborted" in d.cli(f"abort ssl ca-file {wrong}")
     assert "Status: Used" in d.cli(f"show ssl ca-file {wrong}") and as_client(8001) == "200"

@@ -416,6 +416,47 @@ static struct tls_client *client_of(struct cert_store *s, const struct conf_serv
 	return t;
 }
 
+/* What is built again when a file changes: only what is made of it. */
+static void test_uses(void **state)
+{
+	struct cert_store *s = store_new(NULL);
+	struct conf_server srv = { .name = (char *)"s1" };
+	char *authority = strdup(in_dir(&dir, "ca.pem"));
+	struct tls_server *bind;
+	struct tls_client *with, *without;
+	const struct tls_file *f;
+	struct err err;
+
+	srv.tls.verify = CONF_VERIFY_NONE;
+	assert_int_equal(tls_client_new(s, &srv, &global, &without, &err), 0);
+	srv.tls.verify = CONF_VERIFY_REQUIRED;
+	srv.tls.ca_file = authority;
+	assert_int_equal(tls_client_new(s, &srv, &global, &with, &err), 0);
+	assert_true(tls_client_uses(with, TLS_USED_CA, authority));
+	assert_false(tls_client_uses(with, TLS_USED_CERT, authority));
+	assert_false(tls_client_uses(with, TLS_USED_CRL, authority));
+	assert_false(tls_client_uses(without, TLS_USED_CA, authority));
+	global.crt_base = dir.path;
+	assert_int_equal(crt_list(s, "a.pem\n", &bind, &err), 0);
+	global.crt_base = NULL;
+	assert_true(tls_server_uses(bind, TLS_USED_LIST, in_dir(&dir, "list")));
+	assert_true(tls_server_uses(bind, TLS_USED_CERT, in_dir(&dir, "a.pem")));
+	assert_false(tls_server_uses(bind, TLS_USED_CERT, in_dir(&dir, "b.pem")));
+	/* Whoever is gone uses nothing any more; whoever is not in the store is marked apart. */
+	f = namemap_get(&s->files[TLS_CA], str_from_cstr(authority));
+	assert_true(f->is_used);
+	tls_client_retire(with);
+	cert_store_recount(s);
+	assert_false(f->is_used);
+	tls_client_mark(s, without);
+	assert_false(f->is_used);
+	tls_client_mark(s, with);
+	assert_true(f->is_used);
+	tls_client_release(with);
+	cert_store_free(s);
+	free(authority);
+}
+
 /* Two lines have one context when all that it is made of is the same, and as long as the files are. */
 static void test_client_contexts(void **state)
 {
@@ -455,7 +496,7 @@ static void test_client_contexts(void **state)
 	assert_ptr_equal(t->ctx, first->ctx);
 	assert_null(first->verifyhost);
 	assert_string_equal(t->verifyhost, "a.test");
-	cert_store_recount(s);
+	tls_client_ctxs_forget(s); /* a file has changed */
 	assert_ptr_not_equal(client_of(s, &plain)->ctx, first->ctx);
 	cert_store_free(s);
 	free(authority);
@@ -545,13 +586,21 @@ static void test_many_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_messages),	 cmocka_unit_test(test_forms),
-		cmocka_unit_test(test_no_memory),	 cmocka_unit_test(test_store),
-		cmocka_unit_test(test_missing_issuer),	 cmocka_unit_test(test_lookup),
-		cmocka_unit_test(test_directory),	 cmocka_unit_test(test_crt_list),
-		cmocka_unit_test(test_crt_list_errors),	 cmocka_unit_test(test_client_messages),
-		cmocka_unit_test(test_client_contexts),	 cmocka_unit_test(test_client_no_memory),
-		cmocka_unit_test(test_server_no_memory), cmocka_unit_test(test_many_names),
+		cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_forms),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_store),
+		cmocka_unit_test(test_missing_issuer),
+		cmocka_unit_test(test_lookup),
+		cmocka_unit_test(test_directory),
+		cmocka_unit_test(test_crt_list),
+		cmocka_unit_test(test_crt_list_errors),
+		cmocka_unit_test(test_client_messages),
+		cmocka_unit_test(test_uses),
+		cmocka_unit_test(test_client_contexts),
+		cmocka_unit_test(test_client_no_memory),
+		cmocka_unit_test(test_server_no_memory),
+		cmocka_unit_test(test_many_names),
 	};
 
 	return cmocka_run_group_tests(tests, make_files, remove_files);

@@ -85,7 +85,7 @@ int cmd_show_ssl_crt_list(struct cmd *c)
 /* Builds from the changed list; takes the change back when that fails. */
 static int apply_list(struct cmd *c, const char *path, char *old, struct err *err)
 {
-	int rc = ctl_rebuild_tls(c->ctl, err);
+	int rc = ctl_rebuild_tls(c->ctl, TLS_USED_LIST, path, err);
 
 	if (rc == 0) {
 		mem_free(old);

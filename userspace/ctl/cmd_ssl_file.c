@@ -124,6 +124,7 @@ int cmd_show_ssl_file(struct cmd *c)
 	bool is_staged;
 	unsigned number;
 
+	ctl_recount_certs(c->ctl);
 	if (!cmd_arg(c, 0)) {
 		list_files(c, kind);
 		return 0;
@@ -169,6 +170,7 @@ int cmd_del_ssl_file(struct cmd *c)
 
 	if (!path)
 		return 0;
+	ctl_recount_certs(c->ctl);
 	if (is_about(c->ctl->tls_changes[kind], path))
 		cmd_say(c, "%s '%s' has a transaction: commit or abort it first", noun, path);
 	else if (cert_store_del_file(store_of(c), kind, path, &err))
@@ -244,7 +246,7 @@ int cmd_commit_ssl_file(struct cmd *c)
 	fprintf(c->out, "Committing %s", tls_change_path(ch));
 	rc = tls_change_apply(store_of(c), ch, &err);
 	if (rc == 0) {
-		rc = ctl_rebuild_tls(ctl, &err);
+		rc = ctl_rebuild_tls(ctl, (enum tls_used_kind)kind, tls_change_path(ch), &err);
 		if (rc) {
 			tls_change_revert(store_of(c), ch);
 			ctl_recount_certs(ctl);

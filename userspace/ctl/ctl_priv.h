@@ -130,9 +130,10 @@ void ctl_trim_memory(struct ctl *ctl);
  * one goes on; while stopping: all. `ctl`: struct ctl. When no worker listens on them.
  */
 void ctl_shut_listeners(void *ctl);
-/* tls_swap.c: what was built from the certificate store is built again and replaced; on failure all stays. */
-HG_WUR int ctl_rebuild_tls(struct ctl *ctl, struct err *err);
-void ctl_recount_certs(struct ctl *ctl); /* after a change was taken back: which certificates are in use */
+/* tls_swap.c: what was built from one file of the certificate store is built again and replaced; on failure all stays. */
+HG_WUR int ctl_rebuild_tls(struct ctl *ctl, enum tls_used_kind kind, const char *path,
+			   struct err *err);
+void ctl_recount_certs(struct ctl *ctl); /* which files are in use */
 void ctl_drop_tls_changes(struct ctl *ctl); /* cmd_ssl_file.c */
 /* Certificates and keys of a configuration that is only checked; says each fault on stderr. */
 HG_WUR int ctl_check_tls(struct conf *conf);

@@ -10,8 +10,11 @@
 #include "ctl/ctl_priv.h"
 
 struct swap {
-	struct tls_server **servers; /* by bind; NULL: clear */
-	struct tls_client **clients; /* of servers, in order */
+	enum tls_used_kind
+		kind; /* the file that has changed: what is not made of it stays as it is */
+	const char *path;
+	struct tls_server **servers; /* by bind; NULL: clear, or stays */
+	struct tls_client **clients; /* of servers, in order; NULL: stays */
 	unsigned n_clients;
 };
 
@@ -66,22 +69,35 @@ static int count_client(struct ctl *ctl, struct conf_proxy *px, struct conf_serv
 	return 0;
 }
 
+/* Where the server's context is. */
+static struct tls_client *_Atomic *client_of(struct ctl *ctl, const struct conf_proxy *px,
+					     const struct conf_server *srv)
+{
+	struct server *s = lb_find_line(ctl->current->backends[px->index], srv);
+
+	return s && s->own ? &s->own->tls : &ctl->current->tls[px->index][srv->pos_in_backend];
+}
+
 static int build_client(struct ctl *ctl, struct conf_proxy *px, struct conf_server *srv,
 			struct swap *sw, struct err *err)
 {
-	return tls_client_new(ctl->current->certs, srv, &ctl->current->conf->global,
-			      &sw->clients[sw->n_clients++], err);
+	struct tls_client **at = &sw->clients[sw->n_clients++];
+
+	if (!tls_client_uses(atomic_load_explicit(client_of(ctl, px, srv), memory_order_relaxed),
+			     sw->kind, sw->path))
+		return 0;
+	return tls_client_new(ctl->current->certs, srv, &ctl->current->conf->global, at, err);
 }
 
 static int put_client(struct ctl *ctl, struct conf_proxy *px, struct conf_server *srv,
 		      struct swap *sw, struct err *err)
 {
 	struct server *s = lb_find_line(ctl->current->backends[px->index], srv);
-	struct tls_client *_Atomic *at =
-		s && s->own ? &s->own->tls : &ctl->current->tls[px->index][srv->pos_in_backend];
-	struct tls_client *new = sw->clients[sw->n_clients++];
-	struct tls_client *old = atomic_exchange_explicit(at, new, memory_order_acq_rel);
+	struct tls_client *new = sw->clients[sw->n_clients++], *old;
 
+	if (!new)
+		return 0;
+	old = atomic_exchange_explicit(client_of(ctl, px, srv), new, memory_order_acq_rel);
 	if (s && s->own)
 		tls_client_retire(new); /* the server's, not the store's */
 	tls_client_retire(old);
@@ -117,19 +133,20 @@ static int swap_build(struct ctl *ctl, struct swap *sw, struct err *err)
 	sw->n_clients = 0;
 	if (!sw->servers || !sw->clients)
 		return err_set(err, -ENOMEM, "out of memory");
-	cert_store_recount(snap->certs);
 	for (unsigned i = 0; i < snap->n_binds && rc == 0; i++) {
-		if (snap->binds[i].conf->is_ssl)
+		if (snap->binds[i].conf->is_ssl &&
+		    tls_server_uses(atomic_load_explicit(&snap->binds[i].tls, memory_order_relaxed),
+				    sw->kind, sw->path))
 			rc = tls_server_new(snap->certs, snap->binds[i].conf, &snap->conf->global,
 					    &sw->servers[i], err);
 	}
 	return rc ? rc : each_client(ctl, build_client, sw, err);
 }
 
-int ctl_rebuild_tls(struct ctl *ctl, struct err *err)
+int ctl_rebuild_tls(struct ctl *ctl, enum tls_used_kind kind, const char *path, struct err *err)
 {
 	struct proxy_snapshot *snap = ctl->current;
-	struct swap sw = { 0 };
+	struct swap sw = { .kind = kind, .path = path };
 	int rc = swap_build(ctl, &sw, err);
 
 	if (rc) {
@@ -149,14 +166,24 @@ int ctl_rebuild_tls(struct ctl *ctl, struct err *err)
 	sw.n_clients = 0;
 	(void)each_client(ctl, put_client, &sw, err);
 	swap_free(ctl, &sw, false);
+	ctl_recount_certs(ctl);
+	return 0;
+}
+
+static int mark_client(struct ctl *ctl, struct conf_proxy *px, struct conf_server *srv,
+		       struct swap *sw, struct err *err)
+{
+	tls_client_mark(ctl->current->certs,
+			atomic_load_explicit(client_of(ctl, px, srv), memory_order_relaxed));
 	return 0;
 }
 
 void ctl_recount_certs(struct ctl *ctl)
 {
-	struct swap sw = { 0 };
-	struct err err;
+	struct list *p;
 
-	(void)swap_build(ctl, &sw, &err);
-	swap_free(ctl, &sw, true);
+	cert_store_recount(ctl->current->certs);
+	list_for_each(p, &ctl->current->conf->proxies)
+		(void)each_added(ctl, list_entry(p, struct conf_proxy, link), mark_client, NULL,
+				 NULL);
 }

@@ -177,7 +177,7 @@ static int ca_file_get(struct cert_store *s, enum tls_file_kind kind, const char
 	}
 	f->file.is_used = true;
 	*ret = f;
-	return 0;
+	return tls_uses_add(s, kind == TLS_CRL ? TLS_USED_CRL : TLS_USED_CA, path, err);
 }
 
 /* --- verifying with it --- */

@@ -60,7 +60,9 @@ static int use_frozen_dir(struct cert_store *s, const char *dir,
 	qsort(found, n, sizeof(struct cert *), compare_certs);
 	for (size_t i = 0; i < n && r == 0; i++) {
 		found[i]->file.is_used = true;
-		r = use(ctx, found[i], err);
+		r = tls_uses_add(s, TLS_USED_CERT, found[i]->file.path, err);
+		if (r == 0)
+			r = use(ctx, found[i], err);
 	}
 	mem_free(found);
 	if (r == 0 && n == 0)
@@ -78,9 +80,9 @@ static int use_frozen_bundle(struct cert_store *s, const char *path,
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
 		char full[4096];
 		int n = snprintf(full, sizeof(full), "%s.%s", path, types[i]), r;
-		struct cert *c;
+		struct cert *c = n < 0 || (size_t)n >= sizeof(full) ? NULL : cert_at(s, full);
 
-		if (n < 0 || (size_t)n >= sizeof(full) || !cert_at(s, full))
+		if (!c || c->file.is_live)
 			continue;
 		r = cert_store_get(s, full, &c, err);
 		if (r == 0)

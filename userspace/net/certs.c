@@ -247,12 +247,11 @@ static int get_frozen(const struct cert_store *s, const char *path, struct cert 
 	if (!c || !c->x509)
 		return err_set(err, -ENOENT, "certificate '%s' is %s", path,
 			       c ? "empty" : "not loaded");
-	c->file.is_used = true;
 	*ret_cert = c;
 	return 0;
 }
 
-int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cert, struct err *err)
+static int get(struct cert_store *s, const char *path, struct cert **ret_cert, struct err *err)
 {
 	struct cert_recipe how = cert_store_recipe(s, path);
 	struct cert *c = namemap_get(&s->files[TLS_CERT], str_from_cstr(path));
@@ -266,7 +265,6 @@ int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cer
 	if (c && is_unchanged(c, recipe)) {
 		if (!c->file.is_used)
 			warn_about_dates(s, c);
-		c->file.is_used = true;
 		*ret_cert = c;
 		return 0;
 	}
@@ -286,9 +284,18 @@ int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cer
 	cert_put(*slot);
 	*slot = c;
 	warn_about_dates(s, c);
-	c->file.is_used = true;
 	*ret_cert = c;
 	return 0;
+}
+
+int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cert, struct err *err)
+{
+	int r = get(s, path, ret_cert, err);
+
+	if (r)
+		return r;
+	(*ret_cert)->file.is_used = true;
+	return tls_uses_add(s, TLS_USED_CERT, path, err);
 }
 
 int cert_store_list(struct cert_store *s, const char *path, const char **ret_text, struct err *err)
@@ -315,7 +322,7 @@ int cert_store_list(struct cert_store *s, const char *path, const char **ret_tex
 		*slot = text;
 	}
 	*ret_text = text;
-	return 0;
+	return tls_uses_add(s, TLS_USED_LIST, path, err);
 }
 
 /* --- files, bundles, directories --- */

@@ -347,8 +347,13 @@ const char *tls_change_path(const struct tls_change *ch);
 HG_WUR int tls_change_apply(struct cert_store *s, struct tls_change *ch, struct err *err);
 void tls_change_revert(struct cert_store *s, struct tls_change *ch);
 void tls_change_free(struct tls_change *ch); /* NULL is ignored */
-/* Forgets what is in use; building again tells anew. */
+/* A file that contexts are built from. Paths as the store has them; lists: crt-lists. */
+enum tls_used_kind { TLS_USED_CERT, TLS_USED_CA, TLS_USED_CRL, TLS_USED_LIST };
+bool tls_server_uses(const struct tls_server *s, enum tls_used_kind kind, const char *path);
+bool tls_client_uses(const struct tls_client *cli, enum tls_used_kind kind, const char *path);
+/* Which files are in use: those of all servers and clients of the store; of others tls_client_mark() tells. */
 void cert_store_recount(struct cert_store *s);
+void tls_client_mark(struct cert_store *s, const struct tls_client *cli);
 /* The text before is the caller's, to restore or mem_free() it. */
 HG_WUR int cert_store_list_add(struct cert_store *s, const char *path, struct str line,
 			       char **ret_old, struct err *err);

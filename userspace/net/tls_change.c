@@ -6,6 +6,7 @@
  * files are the truth again. Control thread.
  */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "net/tls_priv.h"
 
@@ -26,19 +27,111 @@ static struct tls_file *file_at(const struct cert_store *s, enum tls_file_kind k
 	return namemap_get(&s->files[kind], path);
 }
 
-void cert_store_recount(struct cert_store *s)
+/* --- which files are in use --- */
+
+_Static_assert((int)TLS_USED_CERT == TLS_CERT && (int)TLS_USED_CA == TLS_CA &&
+		       (int)TLS_USED_CRL == TLS_CRL,
+	       "kinds of files that are used are kinds of files");
+
+static uint64_t use_id(enum tls_used_kind kind, const char *path)
 {
-	tls_client_ctxs_forget(s); /* who takes one that is there asks for no file */
+	return str_hash(str_from_cstr(path), kind + 1);
+}
+
+int tls_uses_add(struct cert_store *s, enum tls_used_kind kind, const char *path, struct err *err)
+{
+	struct tls_uses *u = s->uses;
+	uint64_t id = use_id(kind, path);
+
+	if (!u || (u->n && u->ids[u->n - 1] == id))
+		return 0;
+	if (u->n == u->cap) {
+		size_t cap = u->cap ? u->cap * 2 : 4;
+		uint64_t *ids = mem_realloc(u->ids, cap * sizeof(*ids));
+
+		if (!ids)
+			return err_set(err, -ENOMEM, "out of memory");
+		u->ids = ids;
+		u->cap = cap;
+	}
+	u->ids[u->n++] = id;
+	return 0;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+void tls_uses_sort(struct tls_uses *u)
+{
+	if (u->n)
+		qsort(u->ids, u->n, sizeof(*u->ids), compare_ids);
+}
+
+int tls_uses_copy(struct tls_uses *to, const struct tls_uses *from)
+{
+	if (!from->n)
+		return 0;
+	to->ids = mem_alloc(from->n * sizeof(*to->ids));
+	if (!to->ids)
+		return -ENOMEM;
+	memcpy(to->ids, from->ids, from->n * sizeof(*to->ids));
+	to->n = to->cap = from->n;
+	return 0;
+}
+
+static bool uses_has(const struct tls_uses *u, enum tls_used_kind kind, const char *path)
+{
+	uint64_t id = use_id(kind, path);
+
+	return u->n && bsearch(&id, u->ids, u->n, sizeof(*u->ids), compare_ids);
+}
+
+bool tls_server_uses(const struct tls_server *s, enum tls_used_kind kind, const char *path)
+{
+	return uses_has(&s->uses, kind, path);
+}
+
+bool tls_client_uses(const struct tls_client *cli, enum tls_used_kind kind, const char *path)
+{
+	return uses_has(&cli->uses, kind, path);
+}
+
+/* Marks the files in `u`; NULL: unmarks all. */
+static void mark(struct cert_store *s, const struct tls_uses *u)
+{
 	for (unsigned kind = 0; kind < TLS_FILE_KINDS; kind++) {
 		for (size_t i = 0; i < s->files[kind].cap; i++) {
 			const struct namemap_slot *slot = &s->files[kind].slots[i];
 			struct tls_file *f = slot->key ? slot->value : NULL;
 
 			if (f)
-				f->is_used = false;
+				f->is_used = u && (f->is_used ||
+						   uses_has(u, (enum tls_used_kind)kind, f->path));
 		}
 	}
 }
+
+void cert_store_recount(struct cert_store *s)
+{
+	struct list *l;
+
+	mark(s, NULL);
+	list_for_each(l, &s->servers)
+		mark(s, &list_entry(l, struct tls_server, link)->uses);
+	list_for_each(l, &s->clients)
+		mark(s, &list_entry(l, struct tls_client, link)->uses);
+}
+
+void tls_client_mark(struct cert_store *s, const struct tls_client *cli)
+{
+	mark(s, &cli->uses);
+}
+
+/* --- files that come and go --- */
 
 int cert_store_new_file(struct cert_store *s, enum tls_file_kind kind, const char *path,
 			struct err *err)

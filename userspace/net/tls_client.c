@@ -161,9 +161,21 @@ static int ctx_fill(SSL_CTX *ctx, const struct client_settings *cs, struct err *
 	return 0;
 }
 
+/* A context that lines share, and what it was made of. */
+struct client_ctx {
+	SSL_CTX *ctx;
+	struct tls_uses uses;
+};
+
 static void drop_ctx(void *value)
 {
-	SSL_CTX_free(value);
+	struct client_ctx *c = value;
+
+	if (!c)
+		return;
+	SSL_CTX_free(c->ctx);
+	mem_free(c->uses.ids);
+	mem_free(c);
 }
 
 void tls_client_ctxs_forget(struct cert_store *s)
@@ -171,13 +183,34 @@ void tls_client_ctxs_forget(struct cert_store *s)
 	namemap_free(&s->client_ctxs, drop_ctx);
 }
 
+static int ctx_make(const struct client_settings *cs, struct client_ctx **ret, struct err *err)
+{
+	struct client_ctx *c = mem_zalloc(sizeof(*c));
+	int r;
+
+	if (!c)
+		return err_set(err, -ENOMEM, "out of memory");
+	c->ctx = tls_ctx_new(false);
+	cs->store->uses = &c->uses;
+	r = c->ctx ? ctx_fill(c->ctx, cs, err)
+		   : err_set(err, -ENOMEM, "cannot make a TLS context: %s", tls_reason());
+	cs->store->uses = NULL;
+	tls_uses_sort(&c->uses);
+	if (r)
+		drop_ctx(c);
+	else
+		*ret = c;
+	return r;
+}
+
 /*
  * Lines with the same settings share one context: OpenSSL's is 30 KiB in hundreds of pieces, and there may be thousands
- * of servers. Names and sessions are a client's own. The reference is the caller's.
+ * of servers. Names and sessions are a client's own. The store keeps what is returned.
  */
-static int ctx_get(const struct client_settings *cs, SSL_CTX **ret, struct err *err)
+static int ctx_get(const struct client_settings *cs, const struct client_ctx **ret, struct err *err)
 {
 	struct cert_store *s = cs->store;
+	struct client_ctx *c = NULL;
 	char key[8192];
 	int n = settings_key(cs, key, sizeof(key)), r;
 	void **slot;
@@ -185,23 +218,18 @@ static int ctx_get(const struct client_settings *cs, SSL_CTX **ret, struct err *
 	if (n < 0)
 		return err_set(err, n, "the TLS settings of the line are too long");
 	*ret = namemap_get(&s->client_ctxs, str_make(key, (size_t)n));
-	if (*ret) {
-		SSL_CTX_up_ref(*ret);
+	if (*ret)
 		return 0;
+	r = ctx_make(cs, &c, err);
+	if (r)
+		return r;
+	slot = namemap_put(&s->client_ctxs, str_make(key, (size_t)n));
+	if (!slot) {
+		drop_ctx(c);
+		return err_set(err, -ENOMEM, "out of memory");
 	}
-	*ret = tls_ctx_new(false);
-	if (!*ret)
-		return err_set(err, -ENOMEM, "cannot make a TLS context: %s", tls_reason());
-	r = ctx_fill(*ret, cs, err);
-	slot = r ? NULL : namemap_put(&s->client_ctxs, str_make(key, (size_t)n));
-	if (slot) {
-		*slot = *ret;
-		SSL_CTX_up_ref(*ret);
-		return 0;
-	}
-	SSL_CTX_free(*ret);
-	*ret = NULL;
-	return r ? r : err_set(err, -ENOMEM, "out of memory");
+	*ret = *slot = c;
+	return 0;
 }
 
 static int client_fill(struct tls_client *cli, struct cert_store *s, const struct conf_server *srv,
@@ -216,12 +244,17 @@ static int client_fill(struct tls_client *cli, struct cert_store *s, const struc
 		.ca = t->ca_file ? t->ca_file : d->ca_file,
 		.crl = t->crl_file ? t->crl_file : d->crl_file,
 	};
+	const struct client_ctx *shared;
 	int r = settings_check(&cs, err);
 
 	if (r == 0)
-		r = ctx_get(&cs, &cli->ctx, err);
+		r = ctx_get(&cs, &shared, err);
 	if (r)
 		return r;
+	SSL_CTX_up_ref(shared->ctx);
+	cli->ctx = shared->ctx;
+	if (tls_uses_copy(&cli->uses, &shared->uses))
+		return err_set(err, -ENOMEM, "out of memory");
 	cli->is_verified = cs.verify != CONF_VERIFY_NONE;
 	if (srv->verifyhost && !(cli->verifyhost = mem_strdup(str_from_cstr(srv->verifyhost))))
 		return err_set(err, -ENOMEM, "out of memory");
@@ -268,5 +301,6 @@ void tls_client_put(struct tls_client *cli)
 		SSL_SESSION_free(cli->sessions[i]);
 	SSL_CTX_free(cli->ctx);
 	mem_free(cli->verifyhost);
+	mem_free(cli->uses.ids);
 	mem_free(cli);
 }

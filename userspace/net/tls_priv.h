@@ -96,8 +96,15 @@ struct sni_entry {
 	struct sni_except *excepts;
 };
 
+/* Of which files something was built: hashes of kind and path, sorted, so that the names need not be kept. */
+struct tls_uses {
+	uint64_t *ids;
+	size_t n, cap;
+};
+
 struct tls_server {
 	struct list link; /* of its store, until freed */
+	struct tls_uses uses;
 	_Atomic unsigned refs;
 	struct list profiles;
 	struct tls_profile *base;
@@ -113,6 +120,7 @@ const struct cert_set *tls_server_find(const struct tls_server *s, struct str na
 #define TLS_MAX_WORKERS 257 /* 256 workers and the control thread */
 struct tls_client {
 	struct list link;
+	struct tls_uses uses;
 	_Atomic unsigned refs;
 	SSL_CTX *ctx;
 	bool is_verified;
@@ -221,13 +229,14 @@ struct cert_store {
 	/* Built: what is on disk is not looked at any more, only what was read and what the runtime API changed. */
 	bool is_frozen;
 	struct namemap cas; /* "ca\ncrl" → X509_STORE */
-	struct namemap client_ctxs; /* settings of a server line → SSL_CTX, a reference */
+	struct namemap client_ctxs; /* settings of a server line → struct client_ctx */
 	struct list servers, clients;
 	struct list tickets; /* struct tickets, references: of files */
 	struct tickets *own_tickets; /* random ones, handed on from store to store */
 	void (*warn)(void *ctx, const char *text);
 	void *warn_ctx;
 	const struct conf_pos *pos; /* the line that is being built, for warnings; NULL: none */
+	struct tls_uses *uses; /* of what is being built; NULL: nothing is */
 };
 /* A reference that the store keeps. */
 HG_WUR int cert_store_get(struct cert_store *s, const char *path, struct cert **ret_cert,
@@ -348,6 +357,11 @@ struct tls_file_ops {
 	int (*finish)(struct tls_file *f, struct err *err);
 };
 extern const struct tls_file_ops cert_file_ops, ca_file_ops, crl_file_ops;
+/* What is being built uses this file. */
+HG_WUR int tls_uses_add(struct cert_store *s, enum tls_used_kind kind, const char *path,
+			struct err *err);
+void tls_uses_sort(struct tls_uses *u); /* when all are there */
+HG_WUR int tls_uses_copy(struct tls_uses *to, const struct tls_uses *from); /* 0 or -ENOMEM */
 const struct tls_file *tls_change_file(const struct tls_change *ch);
 
 /* --- crt-list (crtlist.c) --- */

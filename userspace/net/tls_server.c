@@ -516,6 +516,7 @@ int tls_server_new(struct cert_store *s, const struct conf_bind *b, const struct
 	arena_init(&builder.arena, 1024);
 	srv->is_strict = b->tls.strict_sni;
 	s->pos = &b->pos;
+	s->uses = &srv->uses;
 	r = tickets_get(s, b->ticket_keys, &srv->tickets, err);
 	if (r == 0)
 		r = profile_new(srv, s, b, &b->tls, g, STR_NULL, &srv->base, err);
@@ -525,6 +526,8 @@ int tls_server_new(struct cert_store *s, const struct conf_bind *b, const struct
 	if (r == 0)
 		r = finish(srv, err);
 	arena_free(&builder.arena);
+	tls_uses_sort(&srv->uses);
+	s->uses = NULL;
 	s->pos = NULL;
 	if (r) {
 		tls_server_put(srv);
@@ -577,6 +580,7 @@ void tls_server_put(struct tls_server *s)
 	namemap_free(&s->wild, entry_drop);
 	set_drop(&s->dflt);
 	tickets_put(s->tickets);
+	mem_free(s->uses.ids);
 	while ((l = list_pop_front(&s->profiles)))
 		profile_free(list_entry(l, struct tls_profile, link));
 	mem_free(s);
