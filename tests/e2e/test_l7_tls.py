@@ -266,6 +266,8 @@ def test_tls_to_the_server(one, daemon, certs):
             while read_head(t):
                 t.sendall(reply(b"behind"))
 
+    names = []
+    ctx.sni_callback = lambda sock, name, context: names.append(name)
     ScriptedServer(one, "127.0.0.1", 9001, handle)
     daemon(one, f"""
 defaults
@@ -274,6 +276,9 @@ defaults
     timeout server 5s
     timeout connect 1s
     retries 0
+listen auto
+    bind 127.0.0.1:8004
+    server s1 127.0.0.1:9001 ssl ca-file {certs}/a.pem sni-auto
 listen good
     bind 127.0.0.1:8001
     server s1 127.0.0.1:9001 ssl ca-file {certs}/a.pem sni str(a.example)
@@ -287,3 +292,28 @@ listen none
     assert one.run("curl -sS -m 5 http://127.0.0.1:8001/").stdout == "behind"
     assert one.run("curl -sS -m 5 http://127.0.0.1:8003/").stdout == "behind"
     assert one.run("curl -sS -m 5 -o /dev/null -w %{http_code} http://127.0.0.1:8002/").stdout == "503"
+    # The name is the request's, and the certificate has to have it.
+    names.clear()
+    assert one.run("curl -sS -m 5 -H Host:A.example:8004 http://127.0.0.1:8004/").stdout == "behind"
+    assert one.run("curl -sS -m 5 -o /dev/null -w %{http_code} -H Host:b.example http://127.0.0.1:8004/").stdout == "503"
+    assert [n.lower() for n in names] == ["a.example", "b.example"]
+
+
+def test_maxsslconn(one, daemon, certs):
+    """Connections of TLS beyond the limit wait until one has ended; those in clear do not."""
+    d = daemon(one, cfg(f"crt {certs}/a.pem", "bind 127.0.0.1:8000\n    http-request return status 200", "maxsslconn 2"))
+    first, second = wrap(one), wrap(one)
+    assert "MaxSslConns: 2\nCurrSslConns: 2\n" in d.cli("show info")
+    third = connect(one, "127.0.0.1", 8443)
+    raw_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    raw_tls.check_hostname, raw_tls.verify_mode = False, ssl.CERT_NONE
+    third.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        raw_tls.wrap_socket(third, do_handshake_on_connect=True)
+    assert one.run("curl -sS -m 5 http://127.0.0.1:8000/").returncode == 0
+    fourth = connect(one, "127.0.0.1", 8443)
+    first.close()
+    second.close()
+    with raw_tls.wrap_socket(fourth) as c:
+        c.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert read_response(c)[0] == 200

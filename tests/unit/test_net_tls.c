@@ -484,7 +484,8 @@ static void test_client_certificate(void **state)
 }
 
 /* More than the socket takes: bytes arrive once, in order, and "taken" means that they left. */
-static void test_backpressure(void **state)
+/* `record_max`: tune.ssl.maxrecord. */
+static void backpressure(uint32_t record_max)
 {
 	static char out[150000], in[70000];
 	struct world w;
@@ -494,6 +495,7 @@ static void test_backpressure(void **state)
 	for (size_t i = 0; i < sizeof(out); i++)
 		out[i] = (char)(i * 7 + (i >> 9));
 	world_init(&w);
+	w.g.ssl_maxrecord = record_max;
 	crt(&w, "a.pem");
 	world_start(&w);
 	connect_ok(&w, "a.test");
@@ -542,6 +544,102 @@ static void test_backpressure(void **state)
 	assert_int_equal(conn_recv(w.client.c, in, sizeof(in)), -EAGAIN);
 	hang_up(&w);
 	world_fini(&w);
+}
+
+static void test_backpressure(void **state)
+{
+	backpressure(0);
+	backpressure(600);
+	backpressure(1);
+}
+
+/* Ciphertext that one write of `n` bytes makes beyond them. */
+static uint64_t overhead(struct world *w, size_t n)
+{
+	static char data[40000];
+	const struct tls *t = w->server.c->tls;
+	uint64_t before = t->n_out;
+	/* In two pieces: they are put together. */
+	struct iovec iov[] = { { data, n / 3 }, { data, n - n / 3 } };
+
+	assert_int_equal(conn_sendv(w->server.c, iov, 2, false), n);
+	assert_int_equal(t->n_out, t->n_sent);
+	return t->n_out - before - n;
+}
+
+/* TLS 1.3: 5 bytes of head, the type and 16 of authentication for each record (RFC 8446 5.2). */
+static void test_record_size(void **state)
+{
+	static const struct {
+		uint32_t max;
+		size_t n;
+		unsigned records;
+	} cases[] = { { 0, 16384, 1 },	 { 0, 16385, 2 },   { 0, 40000, 3 },
+		      { 1000, 1000, 1 }, { 1000, 2001, 3 }, { 1400, 14000, 10 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct world w;
+
+		world_init(&w);
+		w.g.ssl_maxrecord = cases[i].max;
+		crt(&w, "a.pem");
+		world_start(&w);
+		connect_ok(&w, "a.test");
+		exchange(&w);
+		assert_int_equal(overhead(&w, cases[i].n), cases[i].records * 22);
+		hang_up(&w);
+		world_fini(&w);
+	}
+}
+
+/* A server that asks for another handshake (TLS 1.2) gets it where the line says so, and data goes on after it. */
+static void test_renegotiation(void **state)
+{
+	for (int is_allowed = 0; is_allowed < 2; is_allowed++) {
+		struct world w;
+		struct tls *t;
+		char buf[64];
+
+		world_init(&w);
+		crt(&w, "a.pem");
+		w.srv.tls.max_version = TLS1_2_VERSION;
+		w.srv.tls.renegotiates = is_allowed;
+		world_start(&w);
+		connect_ok(&w, "a.test");
+		exchange(&w);
+		t = w.server.c->tls;
+		SSL_clear_options(t->ssl, SSL_OP_NO_RENEGOTIATION);
+		assert_int_equal(SSL_renegotiate(t->ssl), 1);
+		assert_int_equal(SSL_do_handshake(t->ssl), 1); /* HelloRequest */
+		assert_int_equal(tls_flush(t, false), 0);
+		WAIT_FOR(&w.b, w.client.c->can_read);
+		assert_int_equal(conn_recv(w.client.c, buf, sizeof(buf)), -EAGAIN);
+		if (is_allowed) {
+			struct iovec iov = { buf, 1 };
+			struct tls *ct = w.client.c->tls;
+
+			/* Meanwhile nothing is taken, nor lost. */
+			assert_false(SSL_is_init_finished(ct->ssl));
+			assert_int_equal(conn_sendv(w.client.c, &iov, 1, false), -EAGAIN);
+			assert_false(w.client.c->can_write);
+			for (int tries = 0; tries < 100 && !SSL_is_init_finished(ct->ssl);
+			     tries++) {
+				spin(&w.b, 1);
+				assert_int_equal(conn_recv(w.server.c, buf, sizeof(buf)), -EAGAIN);
+				spin(&w.b, 1);
+				assert_int_equal(conn_recv(w.client.c, buf, sizeof(buf)), -EAGAIN);
+			}
+			assert_true(SSL_is_init_finished(ct->ssl));
+			assert_true(w.client.c->can_write);
+			assert_int_equal(SSL_total_renegotiations(ct->ssl), 1);
+			exchange(&w);
+		} else {
+			spin(&w.b, 2);
+			assert_int_equal(conn_recv(w.server.c, buf, sizeof(buf)), -EPROTO);
+		}
+		hang_up(&w);
+		world_fini(&w);
+	}
 }
 
 static void test_half_close(void **state)
@@ -988,6 +1086,8 @@ int main(void)
 		cmocka_unit_test(test_two_key_types),
 		cmocka_unit_test(test_alpn),
 		cmocka_unit_test(test_client_certificate),
+		cmocka_unit_test(test_record_size),
+		cmocka_unit_test(test_renegotiation),
 		cmocka_unit_test(test_backpressure),
 		cmocka_unit_test(test_half_close),
 		cmocka_unit_test(test_abrupt_end),

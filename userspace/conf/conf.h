@@ -246,6 +246,8 @@ struct conf_server {
 	struct conf_tls tls;
 	char *crt, *verifyhost;
 	struct expr *sni;
+	struct expr *auto_sni; /* sni-auto: what `sni` becomes when there is none */
+	bool has_auto_check_sni;
 	uint8_t send_proxy; /* 0, 1, 2 */
 	uint32_t pool_max_conn; /* UINT32_MAX: no limit */
 	uint64_t pool_purge_delay; /* 5 s */

@@ -24,6 +24,7 @@ struct conf_tls {
 	uint16_t min_version, max_version; /* 0x0303 …, 0: library default */
 	bool no_tickets, prefer_client_ciphers, strict_sni, no_ca_names;
 	bool wants_tickets, wants_lax_sni; /* written: whatever the defaults say */
+	bool renegotiates, never_renegotiates; /* servers: up to TLS 1.2; the second as written, whatever the defaults say */
 	char *client_sigalgs;
 	/* Faults of a client's certificate that are let pass, by X509_V_ERR_*: its own, and those of its chain. */
 	struct conf_verify_errors crt_ignore, ca_ignore;

@@ -149,9 +149,9 @@ static void dump_logs(FILE *f, const char *prefix, const struct conf_logs *logs)
 	}
 }
 
-static void dump_tls(FILE *f, const char *prefix, const struct conf_tls *t)
+static void dump_tls(FILE *f, const char *prefix, uint16_t section, const struct conf_tls *t)
 {
-	dump_table(f, prefix, &conf_kw_tls, SEC_BIND, t);
+	dump_table(f, prefix, &conf_kw_tls, section, t);
 	if (t->min_version)
 		fprintf(f, "%sssl-min-ver 0x%04x\n", prefix, t->min_version);
 	if (t->max_version)
@@ -275,9 +275,9 @@ static void dump_global(FILE *f, const struct conf_global *g)
 	if (g->xdp_bpffs)
 		fprintf(f, "  xdp bpffs %s\n", g->xdp_bpffs);
 	fputs("  bind-defaults\n", f);
-	dump_tls(f, "    ", &g->bind_tls);
+	dump_tls(f, "    ", SEC_BIND, &g->bind_tls);
 	fputs("  server-defaults\n", f);
-	dump_tls(f, "    ", &g->server_tls);
+	dump_tls(f, "    ", SEC_SERVER, &g->server_tls);
 }
 
 static void dump_bind(FILE *f, const struct conf_bind *b)
@@ -291,7 +291,7 @@ static void dump_bind(FILE *f, const struct conf_bind *b)
 	for (unsigned i = 0; i < b->n_crts; i++)
 		fprintf(f, "    crt %s\n", b->crts[i]);
 	if (b->is_ssl)
-		dump_tls(f, "    ", &b->tls);
+		dump_tls(f, "    ", SEC_BIND, &b->tls);
 }
 
 static void dump_server(FILE *f, const struct conf_server *s)
@@ -323,7 +323,7 @@ static void dump_server(FILE *f, const struct conf_server *s)
 		fprintf(f, "    sni " STR_FMT "\n", STR_ARG(expr_text(s->sni)));
 	dump_resolve(f, &s->resolve);
 	if (s->needs_tls)
-		dump_tls(f, "    ", &s->tls);
+		dump_tls(f, "    ", SEC_SERVER, &s->tls);
 }
 
 static void dump_check(FILE *f, const struct conf_check *c)

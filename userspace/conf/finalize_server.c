@@ -43,6 +43,7 @@ int merge_tls(struct parser *ps, struct conf_tls *t, const struct conf_tls *def)
 		t->alpn_len = def->alpn_len;
 		t->has_alpn = def->has_alpn;
 	}
+	t->renegotiates = (t->renegotiates || def->renegotiates) && !t->never_renegotiates;
 	t->no_tickets = (t->no_tickets || def->no_tickets) && !t->wants_tickets;
 	t->strict_sni = (t->strict_sni || def->strict_sni) && !t->wants_lax_sni;
 	t->prefer_client_ciphers |= def->prefer_client_ciphers;
@@ -151,6 +152,42 @@ static bool script_wants_tls(const struct conf_server *s)
 	return false;
 }
 
+/* The value of the Host field that HTTP checks send, as far as it is known now; p NULL: none. */
+static struct str check_host(const struct conf_check_request *rq)
+{
+	struct str rest = rq->headers, none = STR_NULL;
+
+	if (rq->host)
+		return str_from_cstr(rq->host);
+	for (const struct conf_check_header *h = rq->fields; h; h = h->next) {
+		if (!h->fmt && str_is_case_eq(h->name, STR("host")))
+			return h->value;
+	}
+	while (rest.len) {
+		struct str value = str_trim(str_cut(&rest, '\n'));
+		struct str name = str_cut(&value, ':');
+
+		if (value.p && str_is_case_eq(str_trim(name), STR("host")))
+			return str_trim(value);
+	}
+	return none;
+}
+
+/* check-sni-auto: that field's name, without the port. */
+static int finalize_check_sni(struct parser *ps, struct conf_server *s)
+{
+	struct str host = check_host(&s->proxy->check.request);
+	size_t colon;
+
+	if (!s->has_auto_check_sni || s->check_sni || s->proxy->check.type != CHECK_HTTP ||
+	    !host.len)
+		return 0;
+	colon = host.p[0] == '[' ? SIZE_MAX : str_find_char(host, ':');
+	s->check_sni = arena_strdup(&ps->conf->arena,
+				    colon == SIZE_MAX ? host : str_sub(host, 0, colon));
+	return s->check_sni ? 0 : -ENOMEM;
+}
+
 static int finalize_server(struct parser *ps, struct conf_server *s)
 {
 	int r = finalize_server_name(ps, s, build_of(s)->line);
@@ -164,6 +201,10 @@ static int finalize_server(struct parser *ps, struct conf_server *s)
 	s->needs_tls = s->is_ssl || s->check_ssl || script_wants_tls(s);
 	if (r == 0 && s->needs_tls)
 		r = finalize_tls(ps, s);
+	if (r == 0)
+		r = finalize_check_sni(ps, s);
+	if (!s->sni && s->proxy->mode == CONF_MODE_HTTP)
+		s->sni = s->auto_sni;
 	/* Only a minimum, or one that is not below the maximum: a plain maximum. */
 	if (s->minconn && s->minconn >= s->maxconn) {
 		s->maxconn = s->minconn;

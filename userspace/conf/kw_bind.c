@@ -195,8 +195,8 @@ static const struct keyword rows[] = {
 	  .help = "accepted" },
 };
 static const char *const pending[] = {
-	"tcp-ut",      "cc",   "namespace", "severity-output", "ktls",
-	"guid-prefix", "guid", "idle-ping", "force-sslv3",     NULL,
+	"tcp-ut", "cc",	       "namespace", "severity-output", "ktls", "guid-prefix",
+	"guid",	  "idle-ping", NULL,
 };
 static const char *const refused[] = {
 	"quic-*",
@@ -212,6 +212,7 @@ static const char *const refused[] = {
 	"nbconn",
 	"label",
 	"allow-0rtt",
+	"force-sslv3",
 	NULL,
 };
 const struct keyword_table conf_kw_bind = KEYWORDS("bind option", rows, .pending = pending,

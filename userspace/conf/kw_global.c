@@ -204,8 +204,9 @@ static const struct keyword rows[] = {
 	  .help = "connections accepted per second; further ones wait in the backlog" },
 	{ NAME("maxsessrate"), G, ARG_UINT, AT(maxsessrate), .grade = '2', .args = "<number>",
 	  .help = "the same, of those that 'tcp-request connection' rules have admitted" },
-	{ NAME("maxsslconn"), G, ARG_UINT, KW_PENDING, AT(maxsslconn), .grade = '2',
-	  .args = "<number>", .help = "TLS connections" },
+	{ NAME("maxsslconn"), G, ARG_UINT, AT(maxsslconn), .grade = '2', .args = "<number>",
+	  .help = "TLS connections, to clients and to servers together; when there are so many, "
+		  "further clients of TLS listeners wait in the backlog" },
 	{ NAME("maxsslrate"), G, ARG_UINT, AT(maxsslrate), .grade = '2', .args = "<number>",
 	  .help = "the same, of TLS listeners" },
 	{ NAME("ulimit-n"), G, ARG_UINT, AT(ulimit_n), .grade = '1', .args = "<number>",

@@ -17,6 +17,31 @@ static int parse_sni(struct parser *ps, struct line *l, void *obj, const struct 
 			    &((struct conf_server *)obj)->sni);
 }
 
+/* In the end `sni` counts, wherever it stands. no-sni-auto, by min: as if it had not been written. */
+static int parse_sni_auto(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_server *s = obj;
+
+	s->auto_sni = NULL;
+	return kw->min ? 0
+		       : compile_expr_text(ps, ps->px, l, STR("req.hdr(host),host_only"),
+					   PLACE_REQ | PLACE_CONTENT, &s->auto_sni);
+}
+
+static int parse_check_sni_auto(struct parser *ps, struct line *l, void *obj,
+				const struct keyword *kw)
+{
+	((struct conf_server *)obj)->has_auto_check_sni = !kw->min;
+	return 0;
+}
+
+static int parse_no_verifyhost(struct parser *ps, struct line *l, void *obj,
+			       const struct keyword *kw)
+{
+	((struct conf_server *)obj)->verifyhost = NULL;
+	return 0;
+}
+
 static int parse_check_addr(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
 	struct conf_server *s = obj;
@@ -244,8 +269,18 @@ static const struct keyword rows[] = {
 	  .args = "<number>", .help = "mode l4: this server in connection ids of QUIC" },
 	{ NAME("verifyhost"), SEC_SRV, ARG_STRING, AT(verifyhost), .grade = '1', .args = "<name>",
 	  .help = "name in the server's certificate" },
+	{ NAME("no-verifyhost"), SEC_SRV, ARG_FUNC, .parse = parse_no_verifyhost, .grade = '2',
+	  .help = "not the one that default-server says; with `sni` it has to be that name" },
 	{ NAME("sni"), SEC_SRV, ARG_FUNC, .parse = parse_sni, .grade = '1', .args = "<expression>",
 	  .help = "server name sent in the handshake" },
+	{ NAME("sni-auto"), SEC_SRV, ARG_FUNC, .parse = parse_sni_auto, .grade = '2',
+	  .help = "without `sni`, in mode http: the name in the request's Host field" },
+	{ NAME("no-sni-auto"), SEC_SRV, ARG_FUNC, .parse = parse_sni_auto, .min = 1, .grade = '2',
+	  .help = "the opposite, which is the default" },
+	{ NAME("check-sni-auto"), SEC_SRV, ARG_FUNC, .parse = parse_check_sni_auto, .grade = '2',
+	  .help = "without `check-sni`: the name in the Host field of HTTP health checks" },
+	{ NAME("no-check-sni-auto"), SEC_SRV, ARG_FUNC, .parse = parse_check_sni_auto, .min = 1,
+	  .grade = '2', .help = "the opposite, which is the default" },
 	{ NAME("check-sni"), SEC_SRV, ARG_STRING, AT(check_sni), .grade = '1', .args = "<name>",
 	  .help = "the same in health checks" },
 	{ NAME("check-alpn"), SEC_SRV, ARG_FUNC, .parse = parse_check_alpn, .grade = '2',
@@ -286,10 +321,6 @@ static const char *const pending[] = {
 	"send-proxy-v2-ssl",
 	"send-proxy-v2-ssl-cn",
 	"set-proxy-v2-tlv-fmt*",
-	"sni-auto",
-	"no-sni-auto",
-	"check-sni-auto",
-	"no-check-sni-auto",
 	"hash-key",
 	"pool-conn-name",
 	"strict-maxconn",
@@ -299,22 +330,18 @@ static const char *const pending[] = {
 	"cc",
 	"namespace",
 	"shard",
-	"renegotiate",
-	"no-renegotiate",
 	"ktls",
 	"from",
 	"redir",
-	"no-verifyhost",
-	"tls-tickets",
-	"client-sigalgs",
-	"force-sslv3",
 	"idle-ping",
 	NULL,
 };
-static const char *const refused[] = { "socks4",	"check-via-socks4", "allow-0rtt",
-				       "no-allow-0rtt", "tcp-md5sig",	    "log-proto",
-				       "log-bufsize",	"quic-cc-algo",	    "npn",
-				       "no-npn",	"healthcheck",	    NULL };
+static const char *const refused[] = {
+	"socks4",     "check-via-socks4", "allow-0rtt",	 "no-allow-0rtt",
+	"tcp-md5sig", "log-proto",	  "log-bufsize", "quic-cc-algo",
+	"npn",	      "no-npn",		  "healthcheck", "force-sslv3",
+	NULL
+};
 const struct keyword_table conf_kw_server = KEYWORDS("server option", rows, .pending = pending,
 						     .refused = refused);
 

@@ -186,8 +186,12 @@ static const struct keyword rows[] = {
 	  .help = "groups for the key exchange" },
 	{ NAME("ecdhe"), SEC_BIND, ARG_STRING, AT(curves), .grade = '2', .args = "<list>",
 	  .help = "the same as `curves`" },
-	{ NAME("client-sigalgs"), SEC_BIND, ARG_STRING, AT(client_sigalgs), .grade = '2',
+	{ NAME("client-sigalgs"), BS, ARG_STRING, AT(client_sigalgs), .grade = '2',
 	  .args = "<list>", .help = "signature algorithms that clients' certificates may use" },
+	{ NAME("renegotiate"), SEC_SRV, ARG_FLAG, AT(renegotiates), .grade = '2',
+	  .help = "the server may ask for another handshake, up to TLS 1.2" },
+	{ NAME("no-renegotiate"), SEC_SRV, ARG_FLAG, AT(never_renegotiates), .grade = '2',
+	  .help = "it may not, even if the defaults say otherwise" },
 	{ NAME("sigalgs"), BS, ARG_STRING, AT(sigalgs), .grade = '2', .args = "<list>",
 	  .help = "signature algorithms" },
 	{ NAME("ca-file"), BS, ARG_STRING, AT(ca_file), .grade = '1', .args = "<file>",
@@ -278,6 +282,9 @@ static const struct keyword global_rows[] = {
 	{ NAME("ssl-default-bind-client-sigalgs"), SEC_GLOBAL, ARG_STRING,
 	  GT(bind_tls.client_sigalgs), .grade = '2', .args = "<list>",
 	  .help = "signature algorithms of clients' certificates, for all `bind` lines" },
+	{ NAME("ssl-default-server-client-sigalgs"), SEC_GLOBAL, ARG_STRING,
+	  GT(server_tls.client_sigalgs), .grade = '2', .args = "<list>",
+	  .help = "the same for all `server` lines" },
 	{ NAME("ssl-default-bind-options"), SEC_GLOBAL, ARG_FUNC, GT(bind_tls), .min = SEC_BIND,
 	  .parse = parse_default_options, .grade = '1', .args = "<option>...",
 	  .help = "TLS options of all `bind` lines" },
@@ -297,11 +304,15 @@ static const struct keyword global_rows[] = {
 	  .args = "<number>", .def = "20000", .help = "TLS sessions kept for resumption" },
 	{ NAME("tune.ssl.lifetime"), SEC_GLOBAL, ARG_TIME_S, GT(ssl_lifetime), .grade = '2',
 	  .args = "<time>", .def = "300s", .help = "how long they are kept" },
+	{ NAME("tune.ssl.maxrecord"), SEC_GLOBAL, ARG_UINT, GT(ssl_maxrecord), NUMBER(0, 16384),
+	  .grade = '2', .args = "<bytes>", .def = "16384",
+	  .help = "most bytes of data in one record that we send; 0: the default" },
+	{ NAME("tune.ssl.ssl-ctx-cache-size"), SEC_GLOBAL, ARG_NOOP, .grade = 'n',
+	  .args = "<number>", .help = "accepted, without effect: certificates are not generated" },
+	{ NAME("tune.ssl.force-private-cache"), SEC_GLOBAL, ARG_NOOP, .grade = 'n',
+	  .help = "accepted, without effect: no two processes share a cache" },
 };
-static const char *const global_pending[] = {
-	"ssl-default-server-client-sigalgs", "tune.ssl.maxrecord", "tune.ssl.ssl-ctx-cache-size",
-	"tune.ssl.force-private-cache",	     "tune.ssl.keylog",	   NULL,
-};
+static const char *const global_pending[] = { "tune.ssl.keylog", NULL };
 static const char *const global_refused[] = { "tune.ssl.ocsp-update.*",
 					      "tune.ssl.certificate-compression", NULL };
 const struct keyword_table conf_kw_global_tls =

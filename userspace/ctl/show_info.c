@@ -127,8 +127,7 @@ static void info_traffic(struct info_writer *w, const struct ctl *ctl,
 	info_u32(w, "CumConns", "MCPV", sum->connections);
 	info_u32(w, "CumReq", "MCPV", sum->requests);
 	info_u32(w, "MaxSslConns", "CLPV", g->maxsslconn);
-	info_u32(w, "CurrSslConns", "MGPV",
-		 sum->cur_ssl_conns > 0 ? (uint64_t)sum->cur_ssl_conns : 0);
+	info_u32(w, "CurrSslConns", "MGPV", atomic_load(&ctl->shared.cur_tls));
 	info_u32(w, "CumSslConns", "MCPV", tls);
 	info_u32(w, "Maxpipes", "CLPV", 0);
 	info_u32(w, "PipesUsed", "MCPV", 0);

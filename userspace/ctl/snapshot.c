@@ -203,6 +203,7 @@ static void apply_rates(struct proxy_shared *sh, const struct conf_global *g)
 	rate_gate_apply(&sh->rates[PROXY_RATE_CONNS], g->maxconnrate);
 	rate_gate_apply(&sh->rates[PROXY_RATE_SESSIONS], g->maxsessrate);
 	rate_gate_apply(&sh->rates[PROXY_RATE_TLS], g->maxsslrate);
+	atomic_store(&sh->max_tls, g->maxsslconn);
 	if (sh->comp_applied != g->maxcomprate)
 		atomic_store(&sh->comp_limit, g->maxcomprate);
 	sh->comp_applied = g->maxcomprate;

@@ -125,6 +125,9 @@ struct net_worker {
 	unsigned index; /* worker number */
 	uint64_t n_open;
 	struct tls_io *tls_io; /* buffers of TLS, made when first needed */
+	/* TLS connections of both kinds, on all workers; NULL: not counted. on_tls_end: one is gone. */
+	_Atomic uint32_t *n_tls;
+	void (*on_tls_end)(struct net_worker *nw);
 	struct conn *by_key[NET_KEY_BUCKETS]; /* the pool's: idle ones with a pool_key, latest first */
 };
 void net_worker_init(struct net_worker *nw, struct loop *l, unsigned index);

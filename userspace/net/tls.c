@@ -190,6 +190,10 @@ static ssize_t tls_recv(struct conn *c, void *mem, size_t size)
 	/* A KeyUpdate's or alert's answer; tickets that wait go on waiting. */
 	if (c->nw->tls_io->out_len && !t->is_failed && tls_flush(t, false))
 		r = tls_fail(t);
+	if (t->waits_to_write && SSL_is_init_finished(t->ssl)) {
+		t->waits_to_write = false;
+		c->can_write = c->raw_write;
+	}
 	/* The end, and an error, stay there to be read again. */
 	c->can_read = r != -EAGAIN || c->raw_read || (got == size && SSL_has_pending(t->ssl));
 	return got ? (ssize_t)got : r;
@@ -215,22 +219,22 @@ static void cursor_skip(struct cursor *k, size_t n)
 }
 
 /* The next record's bytes: in place when one piece fills it or is the last, else copied together. */
-static const char *cursor_take(struct cursor *k, char *plain, size_t *ret_len)
+static const char *cursor_take(struct cursor *k, char *plain, size_t max, size_t *ret_len)
 {
 	size_t len = k->iov->iov_len - k->off;
 	const char *p = (const char *)k->iov->iov_base + k->off;
 
-	if (len >= RECORD_MAX || k->n == 1) {
-		len = len < RECORD_MAX ? len : RECORD_MAX;
+	if (len >= max || k->n == 1) {
+		len = len < max ? len : max;
 		cursor_skip(k, len);
 		*ret_len = len;
 		return p;
 	}
 	*ret_len = 0;
-	while (k->n && *ret_len < RECORD_MAX) {
+	while (k->n && *ret_len < max) {
 		len = k->iov->iov_len - k->off;
-		if (len > RECORD_MAX - *ret_len)
-			len = RECORD_MAX - *ret_len;
+		if (len > max - *ret_len)
+			len = max - *ret_len;
 		memcpy(plain + *ret_len, (const char *)k->iov->iov_base + k->off, len);
 		*ret_len += len;
 		cursor_skip(k, len);
@@ -238,26 +242,31 @@ static const char *cursor_take(struct cursor *k, char *plain, size_t *ret_len)
 	return plain;
 }
 
-/* Encrypts up to BATCH records, sends them, and says how much of them has left. */
+/* Encrypts records as long as the next fits the buffer, sends them, and says how much of them has left. */
 static ssize_t write_records(struct tls *t, struct cursor *k, bool more)
 {
 	struct tls_io *io = t->c->nw->tls_io;
 	struct {
 		uint64_t end;
 		size_t plain;
-	} rec[BATCH];
+	} rec[BATCH_SMALL];
+	size_t max = t->srv ? t->srv->record_max : t->cli->record_max;
 	size_t taken = 0, n;
 	int n_rec = 0;
 
-	while (k->n && n_rec < BATCH) {
+	while (k->n && n_rec < BATCH_SMALL && OUT_SIZE - io->out_len >= max + RECORD_COST) {
 		size_t len, written;
-		const char *p = cursor_take(k, io->plain, &len);
+		const char *p = cursor_take(k, io->plain, max, &len);
 
 		if (len == 0)
 			continue;
 		ERR_clear_error();
-		if (!SSL_write_ex(t->ssl, p, len, &written))
-			return tls_fail(t);
+		if (!SSL_write_ex(t->ssl, p, len, &written)) {
+			t->waits_to_write = SSL_get_error(t->ssl, 0) == SSL_ERROR_WANT_READ;
+			if (!t->waits_to_write)
+				return tls_fail(t);
+			break;
+		}
 		/* The BIO never blocks, so a record is written whole. */
 		BUG_ON(written != len);
 		rec[n_rec].end = t->n_out;
@@ -300,7 +309,7 @@ static ssize_t tls_sendv(struct conn *c, const struct iovec *iov, int n, bool mo
 	cursor_skip(&k, skipped);
 	if (k.n)
 		r = write_records(t, &k, more);
-	c->can_write = c->raw_write;
+	c->can_write = c->raw_write && !t->waits_to_write;
 	if (r < 0)
 		return skipped ? (ssize_t)skipped : r;
 	if ((size_t)r + skipped == 0)
@@ -394,6 +403,8 @@ static struct tls *tls_new(struct conn *c)
 	memset(t, 0, sizeof(*t));
 	t->c = c;
 	deferred_init(&t->flush, tls_on_deferred);
+	if (c->nw->n_tls)
+		atomic_fetch_add_explicit(c->nw->n_tls, 1, memory_order_relaxed);
 	c->tls = t;
 	c->ops = &tls_ops;
 	c->state = CONN_HANDSHAKE;
@@ -453,6 +464,11 @@ static void tls_free(struct conn *c)
 	c->nw->tls_io->out_len = 0;
 	c->tls = NULL;
 	pool_put(&c->nw->tls_io->tls, t);
+	if (!c->nw->n_tls)
+		return;
+	/* Sequentially consistent: a listener that pauses meanwhile sees one, or is seen (proxy/accept.c). */
+	atomic_fetch_sub(c->nw->n_tls, 1);
+	c->nw->on_tls_end(c->nw);
 }
 
 const struct conn_ops tls_ops = {

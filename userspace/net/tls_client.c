@@ -271,6 +271,7 @@ int tls_client_new(struct cert_store *s, const struct conf_server *srv, const st
 		return err_set(err, -ENOMEM, "out of memory");
 	atomic_init(&cli->refs, 1);
 	list_init(&cli->link);
+	cli->record_max = g->ssl_maxrecord ? g->ssl_maxrecord : RECORD_MAX;
 	s->pos = &srv->pos;
 	r = client_fill(cli, s, srv, g, err);
 	s->pos = NULL;

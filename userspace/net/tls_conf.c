@@ -132,6 +132,8 @@ int tls_ctx_configure(SSL_CTX *ctx, const struct conf_tls *t, const struct conf_
 	v = either(t->client_sigalgs, dflt->client_sigalgs);
 	if (v && !SSL_CTX_set1_client_sigalgs_list(ctx, v))
 		return err_set(err, -EINVAL, "client-sigalgs '%.200s': not known to OpenSSL", v);
+	if (t->renegotiates)
+		SSL_CTX_clear_options(ctx, SSL_OP_NO_RENEGOTIATION);
 	if (t->no_tickets) {
 		/* TLS 1.3 knows no other resumption: without tickets there are none to send. */
 		SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET);

@@ -31,6 +31,7 @@ struct tls {
 	struct deferred flush; /* dialled: end of the handshake when no request follows at once */
 	bool is_held; /* output that may wait for the next write to join it */
 	bool is_eof, is_failed, has_shut;
+	bool waits_to_write; /* a renegotiation is going on: nothing is taken before it is over */
 	bool has_no_cert, has_alpn_failed; /* told by the callbacks */
 	/* First objections to the peer's certificate, and to those above it and where. Ignored ones too. */
 	int crt_err, ca_err, ca_depth;
@@ -41,7 +42,8 @@ struct tls {
 
 #define RECORD_MAX  16384 /* RFC 8446 5.1 */
 #define RECORD_COST 320 /* SSL3_RT_MAX_ENCRYPTED_OVERHEAD: headers, padding, MAC of any version */
-#define BATCH	    4 /* records per send */
+#define BATCH	    4 /* records per send, more when they are small */
+#define BATCH_SMALL 48
 #define OUT_SIZE    (BATCH * (RECORD_MAX + RECORD_COST))
 
 struct tls_io {
@@ -112,6 +114,7 @@ struct tls_server {
 	struct cert_set dflt;
 	bool has_default, is_strict;
 	struct tickets *tickets; /* a reference */
+	unsigned record_max; /* tune.ssl.maxrecord, or RECORD_MAX */
 };
 void tls_server_put(struct tls_server *s);
 /* Certificates for `name` (lower case): the set, or NULL (refuse). */
@@ -124,6 +127,7 @@ struct tls_client {
 	_Atomic unsigned refs;
 	SSL_CTX *ctx;
 	bool is_verified;
+	unsigned record_max; /* as a server's */
 	char *verifyhost;
 	SSL_SESSION *sessions[TLS_MAX_WORKERS]; /* each touched by its own worker only */
 };

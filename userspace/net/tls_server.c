@@ -515,6 +515,7 @@ int tls_server_new(struct cert_store *s, const struct conf_bind *b, const struct
 	list_init(&srv->profiles);
 	arena_init(&builder.arena, 1024);
 	srv->is_strict = b->tls.strict_sni;
+	srv->record_max = g->ssl_maxrecord ? g->ssl_maxrecord : RECORD_MAX;
 	s->pos = &b->pos;
 	s->uses = &srv->uses;
 	r = tickets_get(s, b->ticket_keys, &srv->tickets, err);

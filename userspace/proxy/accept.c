@@ -20,6 +20,9 @@ static bool limit_reached(const struct worker_listener *wl)
 
 	if (max && atomic_load(&sh->cur_conns) >= max)
 		return true;
+	max = wl->pb->conf->is_ssl ? atomic_load(&sh->max_tls) : 0;
+	if (max && atomic_load(&sh->cur_tls) >= max)
+		return true;
 	be = wl->w->snap->backends[px->index];
 	max = atomic_load(&be->fe_maxconn);
 	return max && atomic_load(&be->fe_cur) >= max;
@@ -112,13 +115,11 @@ void worker_resume_listeners(struct worker *w)
 	}
 }
 
-void worker_conn_ended(struct worker *w, const struct client *cl)
+/* Something that listeners may have waited for is over. */
+static void resume_all(struct worker *w)
 {
 	struct proxy_shared *sh = w->o.shared;
 
-	atomic_fetch_sub(&sh->cur_conns, 1);
-	atomic_fetch_sub(&cl->fe_rt->fe_cur, 1);
-	atomic_fetch_sub(&cl->pb->socket->n_conns, 1);
 	if (likely(!atomic_load(&sh->n_paused)))
 		return;
 	for (unsigned i = 0; i < w->o.n_workers && i < LB_MAX_WORKERS; i++) {
@@ -130,6 +131,19 @@ void worker_conn_ended(struct worker *w, const struct client *cl)
 		if (!atomic_exchange(&other->resume_sent, true))
 			mailbox_send(&other->mailbox, &other->resume_mail);
 	}
+}
+
+void worker_conn_ended(struct worker *w, const struct client *cl)
+{
+	atomic_fetch_sub(&w->o.shared->cur_conns, 1);
+	atomic_fetch_sub(&cl->fe_rt->fe_cur, 1);
+	atomic_fetch_sub(&cl->pb->socket->n_conns, 1);
+	resume_all(w);
+}
+
+void worker_tls_ended(struct net_worker *nw)
+{
+	resume_all(container_of(nw, struct worker, net));
 }
 
 static void listener_end(struct worker_listener *wl)

@@ -56,6 +56,7 @@ enum proxy_rate { PROXY_RATE_CONNS, PROXY_RATE_SESSIONS, PROXY_RATE_TLS, PROXY_R
 struct proxy_shared {
 	_Atomic uint32_t cur_conns; /* client connections, all workers: global maxconn */
 	_Atomic uint32_t maxconn; /* 0: none; set maxconn global */
+	_Atomic uint32_t cur_tls, max_tls; /* the same of TLS connections, those to servers, too: maxsslconn */
 	_Atomic uint32_t n_paused; /* listeners waiting for a connection to end */
 	struct rate_gate rates[PROXY_RATES];
 	_Atomic uint64_t req_counter; /* %rt, taken in batches */

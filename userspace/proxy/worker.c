@@ -337,6 +337,8 @@ static int worker_init(struct worker *w, const struct worker_opts *o)
 	if (r)
 		return r;
 	net_worker_init(&w->net, w->loop, o->index);
+	w->net.n_tls = &o->shared->cur_tls;
+	w->net.on_tls_end = worker_tls_ended;
 	pool_init(&w->client_pool, "client", sizeof(struct client), 4096);
 	pool_init(&w->track_pool, "track", track_size(TRACK_POOLED), 4096);
 	pool_init(&w->exchange_pool, "h2 exchange", sizeof(struct h2_request), 1024);

@@ -126,6 +126,7 @@ void worker_unlisten(struct worker *w);
 void worker_resume_listeners(struct worker *w);
 void worker_rate_timer(struct timer *t); /* worker->rate_timer */
 void worker_conn_ended(struct worker *w, const struct client *cl); /* limits: one less */
+void worker_tls_ended(struct net_worker *nw); /* the same, of a TLS connection to whomever */
 void worker_set_paused(struct worker *w, struct str frontend, bool pause);
 
 /* worker_mail.c */
