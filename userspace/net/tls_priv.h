@@ -31,6 +31,7 @@ struct tls {
 	struct deferred flush; /* dialled: end of the handshake when no request follows at once */
 	bool is_held; /* output that may wait for the next write to join it */
 	bool is_eof, is_failed, has_shut;
+	bool has_been_idle;
 	bool waits_to_write; /* a renegotiation is going on: nothing is taken before it is over */
 	bool has_no_cert, has_alpn_failed; /* told by the callbacks */
 	/* First objections to the peer's certificate, and to those above it and where. Ignored ones too. */
