@@ -229,13 +229,30 @@ def test_ocsp_stapling(one, daemon, certs, authority):
     d = daemon(one, cfg(f"crt {pem} crt {certs}/a.pem"))
     assert stapled(one) == "good" and stapled(one, "-tls1_2") == "good"
     assert stapled(one, "-servername a.example") is None
-    assert d.cli("show ssl ocsp-response").strip().splitlines()[-1] == str(pem)
+    out = d.cli("show ssl ocsp-response")
+    key = re.search(r"Certificate ID key : ([0-9a-f]+)\n", out)[1]
+    assert f"Certificate path : {pem}\n" in out and "Serial Number: 4711\n" in out and key.endswith("02024711")
     assert "Cert Status: good" in d.cli(f"show ssl ocsp-response {pem}")
+    assert "Cert Status: good" in d.cli(f"show ssl ocsp-response text {key}")
+    assert "Cert Status: good" in d.cli(f"show ssl cert {pem}.ocsp")
+    der = base64.b64decode(d.cli(f"show ssl ocsp-response base64 {key}"))
+    assert der == (authority / "site.pem.ocsp").read_bytes()
+    assert "does not match any" in d.cli(f"show ssl ocsp-response {key[:-2]}00")
     assert "OCSP Response: good" in d.cli(f"show ssl cert {pem}")
     revoked = base64.b64encode(ocsp_response(authority, "R")).decode()
     assert "Transaction created" in put(d, f"{pem}.ocsp", revoked)
     assert "Success!" in d.cli(f"commit ssl cert {pem}")
     assert stapled(one) == "revoked"
+    # At once, without a transaction; what is not about one of ours changes nothing.
+    good = base64.b64encode(der).decode()
+    assert "OCSP Response updated!" in d.cli(f"set ssl ocsp-response {good}")
+    assert stapled(one) == "good"
+    lines = "\n".join(re.findall(".{1,64}", revoked))
+    assert "OCSP Response updated!" in d.cli(f"set ssl ocsp-response <<\n{lines}\n")
+    assert stapled(one) == "revoked"
+    assert "not base64" in d.cli("set ssl ocsp-response !!")
+    assert "not an OCSP response" in d.cli("set ssl ocsp-response AAAA")
+    assert "expects response" in d.cli("set ssl ocsp-response")
     assert "another certificate" in put(d, f"{certs}/a.pem.ocsp", revoked)
     assert "not base64" in put(d, f"{pem}.ocsp", "!!!!")
     assert "not an OCSP response" in put(d, f"{pem}.ocsp", "AAAA")
@@ -247,6 +264,48 @@ def test_ocsp_stapling(one, daemon, certs, authority):
     ocsp_response(authority, name="site.pem.ocsp")
     d.cli("reload")
     assert stapled(one) == "good"
+
+
+def timestamps(one, flag=""):
+    """The list of timestamps that a client is shown (s_client asks for them with TLS 1.2 only)."""
+    out = one.run(f"openssl s_client -connect 127.0.0.1:8443 -tls1_2 {flag} -serverinfo 18 </dev/null", check=False).stdout
+    m = re.search(r"BEGIN SERVERINFO FOR EXTENSION 18-----\n(.*?)-----END", out, re.S)
+    return base64.b64decode(m[1])[4:] if m else None
+
+
+def test_what_belongs_to_a_certificate(one, daemon, certs, authority):
+    """Timestamps, DH parameters and the issuer: from files, and at run time. Names of listeners."""
+    pem = authority / "site.pem"
+    sct = b"\0\x0a\0\x08" + b"\0timest."
+    (authority / "site.pem.sctl").write_bytes(sct)
+    openssl("genpkey", "-genparam", "-algorithm", "DH", "-pkeyopt", "group:ffdhe3072", "-out", "dh.pem", cwd=authority)
+    pem.write_text(pem.read_text() + (authority / "dh.pem").read_text())
+    lst = certs / "list"
+    lst.write_text(f"{certs}/w.pem !no.w.example *.w.example\n")
+    make_cert(certs / "w.pem", ["*.w.example"])
+    d = daemon(one, cfg(f"crt {pem} crt {certs}/a.pem crt-list {lst}"))
+    assert timestamps(one) == sct
+    assert timestamps(one, "-servername a.example") is None
+    out = one.run("openssl s_client -connect 127.0.0.1:8443 -tls1_2 -cipher DHE-RSA-AES128-GCM-SHA256 </dev/null", check=False).stdout
+    assert "Server Temp Key: DH, 3072 bits" in out
+    # Other timestamps, and what is none.
+    new = b"\0\x06\0\x04more"
+    assert "cut off" in put(d, f"{pem}.sctl", base64.b64encode(b"\0\x06\0\x05more").decode())
+    assert "Transaction created" in put(d, f"{pem}.sctl", base64.b64encode(new).decode())
+    assert "not the issuer" in put(d, f"{pem}.issuer", (certs / "a.pem").read_text())
+    assert "Transaction updated" in put(d, f"{pem}.issuer", (authority / "ca.crt").read_text())
+    assert "Subject: /CN=Test CA" in d.cli(f"show ssl cert *{pem}.issuer")
+    assert "Success!" in d.cli(f"commit ssl cert {pem}")
+    assert timestamps(one) == new
+    assert "Subject: /CN=Test CA" in d.cli(f"show ssl cert {pem}.issuer")
+    rows = [line.split("\t") for line in d.cli("show ssl sni").strip().splitlines()]
+    assert rows[0] == ["# Frontend/Bind", "SNI", "Negative Filter", "Type", "Filename", "NotAfter", "NotBefore"]
+    assert [r[1:5] for r in rows[1:]] == [["a.example", "-", "ecdsa", f"{certs}/a.pem"],
+                                          ["site.example", "-", "rsa", str(pem)],
+                                          ["*.w.example", "!no.w.example", "ecdsa", f"{certs}/w.pem"]]
+    assert rows[1][0].startswith("web/") and rows[1][5].endswith(" GMT")
+    assert "site.example" not in d.cli("show ssl sni -f web -A") and "site.example" in d.cli("show ssl sni -A -t 21d")
+    assert "Didn't find" in d.cli("show ssl sni -f nobody") and "expects -f" in d.cli("show ssl sni -t x")
 
 
 # --- faults of clients' certificates ---

@@ -592,6 +592,53 @@ static void test_record_size(void **state)
 	}
 }
 
+static int on_sct(SSL *ssl, unsigned type, unsigned context, const unsigned char *in, size_t len,
+		  X509 *x, size_t chain_index, int *alert, void *arg)
+{
+	char *got = arg;
+
+	assert_true(len < 16);
+	got[0] = (char)len;
+	memcpy(got + 1, in, len);
+	return 1;
+}
+
+/* Signed certificate timestamps, to clients that ask for them, in both versions of TLS. */
+static void test_timestamps(void **state)
+{
+	static const uint16_t versions[] = { TLS1_2_VERSION, TLS1_3_VERSION };
+	static const char list[] = { 0, 6, 0, 4, 'a', 'b', 'c', 'd' };
+	FILE *f = fopen(in_dir(&dir, "a.pem.sctl"), "w");
+
+	assert_int_equal(fwrite(list, 1, sizeof(list), f), sizeof(list));
+	fclose(f);
+	for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
+		struct world w;
+		char got[16] = { 0 };
+
+		world_init(&w);
+		w.srv.tls.min_version = w.srv.tls.max_version = versions[i];
+		crt(&w, "b.pem");
+		crt(&w, "a.pem");
+		world_start(&w);
+		assert_int_equal(
+			SSL_CTX_add_custom_ext(w.tc->ctx, TLSEXT_TYPE_signed_certificate_timestamp,
+					       SSL_EXT_CLIENT_HELLO | SSL_EXT_TLS1_2_SERVER_HELLO |
+						       SSL_EXT_TLS1_3_CERTIFICATE,
+					       NULL, NULL, NULL, on_sct, got),
+			1);
+		connect_ok(&w, "b.test");
+		hang_up(&w);
+		assert_int_equal(got[0], 0);
+		connect_ok(&w, "a.test");
+		assert_int_equal(got[0], sizeof(list));
+		assert_memory_equal(got + 1, list, sizeof(list));
+		hang_up(&w);
+		world_fini(&w);
+	}
+	unlink(in_dir(&dir, "a.pem.sctl"));
+}
+
 /* A server that asks for another handshake (TLS 1.2) gets it where the line says so, and data goes on after it. */
 static void test_renegotiation(void **state)
 {
@@ -1087,6 +1134,7 @@ int main(void)
 		cmocka_unit_test(test_alpn),
 		cmocka_unit_test(test_client_certificate),
 		cmocka_unit_test(test_record_size),
+		cmocka_unit_test(test_timestamps),
 		cmocka_unit_test(test_renegotiation),
 		cmocka_unit_test(test_backpressure),
 		cmocka_unit_test(test_half_close),

@@ -8,7 +8,7 @@ struct conf_crt {
 	struct list link;
 	struct conf_pos pos;
 	struct str name; /* "@store/alias"; without both the path of its certificate */
-	char *crt, *key, *ocsp, *issuer; /* paths; NULL: not given */
+	char *crt, *key, *ocsp, *issuer, *sctl; /* paths; NULL: not given */
 	char *alias;
 };
 
@@ -17,7 +17,8 @@ struct conf_crt {
 #define CONF_EXTRA_OCSP	  (1u << 1)
 #define CONF_EXTRA_ISSUER (1u << 2)
 #define CONF_EXTRA_KEY	  (1u << 3)
-#define CONF_EXTRA_ALL	  15u
+#define CONF_EXTRA_SCTL	  (1u << 4)
+#define CONF_EXTRA_ALL	  31u
 
 struct conf_crt_files {
 	unsigned not_extra; /* CONF_EXTRA_*: not looked for */

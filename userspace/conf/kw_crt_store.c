@@ -69,10 +69,12 @@ static const struct keyword load_rows[] = {
 	  .help = "its OCSP response" },
 	{ NAME("issuer"), SEC_LOAD, ARG_STRING, AT(issuer), .grade = '2', .args = "<file>",
 	  .help = "the certificate of its issuer, to know its OCSP response by" },
+	{ NAME("sctl"), SEC_LOAD, ARG_STRING, AT(sctl), .grade = '2', .args = "<file>",
+	  .help = "its signed certificate timestamps" },
 	{ NAME("alias"), SEC_LOAD, ARG_STRING, AT(alias), .grade = '2', .args = "<name>",
 	  .help = "what it is called elsewhere: `@<section>/<name>`, or `@/<name>`" },
 };
-static const char *const load_refused[] = { "sctl", "ocsp-update", "acme", "domains", "jwt", NULL };
+static const char *const load_refused[] = { "ocsp-update", "acme", "domains", "jwt", NULL };
 const struct keyword_table conf_kw_crt_load = KEYWORDS("load option", load_rows,
 						       .refused = load_refused);
 
@@ -82,7 +84,8 @@ static const struct keyword rows[] = {
 	{ NAME("key-base"), SEC_CRT_STORE, ARG_STRING, SAT(key_base), .grade = '2',
 	  .args = "<directory>", .help = "where relative `key` names of this section start" },
 	{ NAME("load"), SEC_CRT_STORE, ARG_FUNC, .parse = parse_load, .grade = '2',
-	  .args = "crt <file> [key <file>] [ocsp <file>] [issuer <file>] [alias <name>]",
+	  .args = "crt <file> [key <file>] [ocsp <file>] [issuer <file>] [sctl <file>] [alias "
+		  "<name>]",
 	  .help = "a certificate; `crt @<section>/<alias or file>` uses it" },
 };
 const struct keyword_table conf_kw_crt_store = KEYWORDS("keyword", rows);
@@ -98,7 +101,7 @@ static int parse_extra(struct parser *ps, struct line *l, void *obj, const struc
 		{ "none", 0 },
 		{ "all", CONF_EXTRA_ALL },
 		{ "bundle", CONF_EXTRA_BUNDLE },
-		{ "sctl", 0 },
+		{ "sctl", CONF_EXTRA_SCTL },
 		{ "ocsp", CONF_EXTRA_OCSP },
 		{ "issuer", CONF_EXTRA_ISSUER },
 		{ "key", CONF_EXTRA_KEY },
@@ -106,7 +109,7 @@ static int parse_extra(struct parser *ps, struct line *l, void *obj, const struc
 	};
 	struct conf_crt_files *f = &((struct conf_global *)obj)->crt_files;
 	struct str w;
-	int r = line_want(ps, l, "none, all, or bundle, ocsp, issuer, key", &w);
+	int r = line_want(ps, l, "none, all, or bundle, sctl, ocsp, issuer, key", &w);
 
 	f->not_extra = CONF_EXTRA_ALL;
 	while (r == 0) {
@@ -131,7 +134,7 @@ static const struct keyword global_rows[] = {
 	{ NAME("key-base"), SEC_GLOBAL, ARG_STRING, GT(key_base), .grade = '2',
 	  .args = "<directory>", .help = "where relative `key` names of crt-stores start" },
 	{ NAME("ssl-load-extra-files"), SEC_GLOBAL, ARG_FUNC, .parse = parse_extra, .grade = '2',
-	  .args = "none|all|bundle|ocsp|issuer|key...", .def = "all",
+	  .args = "none|all|bundle|sctl|ocsp|issuer|key...", .def = "all",
 	  .help = "which files beside a certificate are looked for" },
 	{ NAME("ssl-load-extra-del-ext"), SEC_GLOBAL, ARG_FLAG, GT(drops_ext), .grade = '2',
 	  .help = "site.key instead of site.crt.key" },
@@ -161,7 +164,7 @@ static int finish_crt(struct parser *ps, struct conf_crt_store *cs, struct conf_
 	char *crt = c->crt;
 
 	if (place(ps, &c->crt, base) || place(ps, &c->key, key_base) || place(ps, &c->ocsp, base) ||
-	    place(ps, &c->issuer, base))
+	    place(ps, &c->issuer, base) || place(ps, &c->sctl, base))
 		return -ENOMEM;
 	c->name = str_from_cstr(c->crt);
 	if (c->alias || cs->name[0])

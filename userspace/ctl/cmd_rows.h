@@ -91,6 +91,8 @@ int cmd_show_ssl_crt_list(struct cmd *c);
 int cmd_add_ssl_crt_list(struct cmd *c);
 int cmd_del_ssl_crt_list(struct cmd *c);
 int cmd_show_ssl_ocsp(struct cmd *c);
+int cmd_set_ssl_ocsp(struct cmd *c);
+int cmd_show_ssl_sni(struct cmd *c);
 int cmd_show_tls_keys(struct cmd *c);
 int cmd_set_ssl_tls_key(struct cmd *c);
 int cmd_show_pattern(struct cmd *c);

@@ -2,6 +2,7 @@
 /* crt-lists, ticket keys and OCSP responses at run time: `… ssl crt-list`, `… tls-key`, `… ssl ocsp-response`. */
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "ctl/cmd_rows.h"
@@ -149,23 +150,107 @@ int cmd_del_ssl_crt_list(struct cmd *c)
 
 /* --- OCSP responses --- */
 
-static int put_ocsp_name(void *ctx, const struct tls_file_facts *f)
+int cmd_show_ssl_ocsp(struct cmd *c)
 {
-	if (f->has_ocsp)
-		fprintf(ctx, "%s\n", f->path);
+	const char *word = cmd_arg(c, 0), *name = word;
+	bool is_base64 = word && strcmp(word, "base64") == 0;
+
+	if (is_base64 || (word && strcmp(word, "text") == 0))
+		name = want(c, 1, "the id or the path of a certificate");
+	if (!word)
+		cert_store_list_ocsp(store_of(c), c->out);
+	else if (name && cert_store_describe_ocsp(store_of(c), name, is_base64, c->out))
+		cmd_say(c, "Certificate ID or path does not match any certificate, or there is no "
+			   "OCSP response for it.");
 	return 0;
 }
 
-int cmd_show_ssl_ocsp(struct cmd *c)
+static void retire_ocsp(void *ctx, void *old)
 {
-	const char *path = cmd_arg(c, 0);
+	struct ctl *ctl = ctx;
 
-	if (!path) {
-		fputs("# Certificate path\n", c->out);
-		(void)cert_store_each_file(store_of(c), TLS_CERT, put_ocsp_name, c->out);
-	} else if (cert_store_describe_ocsp(store_of(c), path, c->out)) {
-		cmd_say(c, "Certificate path not found, or there is no OCSP response for it.");
+	quiesce_after(&ctl->registry, ocsp_response_free, old);
+}
+
+int cmd_set_ssl_ocsp(struct cmd *c)
+{
+	const char *arg = cmd_arg(c, 0);
+	struct str base64 = arg ? str_from_cstr(arg) : payload_of(c);
+	struct err err = { "" };
+
+	if (base64.len == 0)
+		cmd_say(c, "'set ssl ocsp-response' expects response in base64 encoding.");
+	else if (cert_store_set_ocsp(store_of(c), base64, retire_ocsp, c->ctl, &err))
+		cmd_say(c, "'set ssl ocsp-response': %s.", err.text);
+	else
+		cmd_say(c, "OCSP Response updated!");
+	return 0;
+}
+
+/* --- names --- */
+
+struct sni_options {
+	const char *frontend;
+	bool only_expired;
+	uint64_t offset_ns;
+};
+
+static bool parse_sni_options(struct cmd *c, struct sni_options *o)
+{
+	for (unsigned i = 0; cmd_arg(c, i); i++) {
+		const char *word = cmd_arg(c, i), *value = cmd_arg(c, i + 1);
+
+		if (strcmp(word, "-A") == 0) {
+			o->only_expired = true;
+			continue;
+		}
+		if (strcmp(word, "-f") == 0 && value) {
+			o->frontend = value;
+		} else if (strcmp(word, "-t") != 0 || !value ||
+			   str_to_duration(str_from_cstr(value), 1000000000, &o->offset_ns)) {
+			cmd_say(c,
+				"'show ssl sni' expects -f <frontend>, -A, -t <time> instead of "
+				"'%s'.",
+				word);
+			return false;
+		}
+		i++;
 	}
+	return true;
+}
+
+int cmd_show_ssl_sni(struct cmd *c)
+{
+	const struct proxy_snapshot *snap = c->ctl->current;
+	struct sni_options o = { 0 };
+	unsigned n_found = 0;
+
+	if (!parse_sni_options(c, &o))
+		return 0;
+	fputs("# Frontend/Bind\tSNI\tNegative Filter\tType\tFilename\tNotAfter\tNotBefore\n",
+	      c->out);
+	for (unsigned i = 0; i < snap->n_binds; i++) {
+		const struct conf_bind *b = snap->binds[i].conf;
+		const struct tls_server *srv = atomic_load_explicit(&snap->binds[i].tls,
+								    memory_order_relaxed);
+		char where[512];
+		struct tls_sni_view v = {
+			.out = c->out,
+			.where = where,
+			.only_expired = o.only_expired,
+			.expired_at = (int64_t)time(NULL) + (int64_t)(o.offset_ns / 1000000000),
+		};
+
+		if (o.frontend && strcmp(o.frontend, b->proxy->name) != 0)
+			continue;
+		n_found++;
+		snprintf(where, sizeof(where), "%s/%s:%u", b->proxy->name,
+			 b->pos.file ? b->pos.file : "?", b->pos.line);
+		if (srv && tls_server_list_names(srv, &v))
+			cmd_say(c, "out of memory");
+	}
+	if (o.frontend && !n_found)
+		cmd_say(c, "Didn't find the specified frontend");
 	return 0;
 }
 

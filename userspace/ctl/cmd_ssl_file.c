@@ -132,6 +132,10 @@ int cmd_show_ssl_file(struct cmd *c)
 	snprintf(path, sizeof(path), "%s", cmd_arg(c, 0));
 	number = kind == TLS_CERT ? 0 : cut_number(path);
 	is_staged = path[0] == '*';
+	if (kind == TLS_CERT && (ch || !is_staged) &&
+	    cert_store_describe_part(store_of(c), is_staged ? ch : NULL, path + is_staged,
+				     c->out) == 0)
+		return 0;
 	if (is_staged && !is_about(ch, path + 1))
 		cmd_say(c, "There is no transaction about '%s'.", path + 1);
 	else if (cert_store_describe(store_of(c), kind, is_staged ? ch : NULL, path, number,

@@ -93,6 +93,11 @@ static bool is_empty(const struct ca_file *f, enum tls_file_kind kind)
 	return kind == TLS_CRL ? !f->crls : !f->certs;
 }
 
+int ca_file_parse(struct ca_file *f, struct str text, struct err *err)
+{
+	return pem_each(f->file.path, text, add_block, f, err);
+}
+
 int ca_file_read(struct ca_file *f, const char *path, struct err *err)
 {
 	char *text;

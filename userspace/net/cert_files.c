@@ -26,6 +26,7 @@ struct cert_recipe cert_store_recipe(const struct cert_store *s, const char *pat
 		how.paths[CRT_KEY] = c->key;
 		how.paths[CRT_OCSP] = c->ocsp;
 		how.paths[CRT_ISSUER] = c->issuer;
+		how.paths[CRT_SCTL] = c->sctl;
 	}
 	return how;
 }

@@ -137,15 +137,17 @@ static void put_x509(FILE *out, X509 *x, BIO *bio)
 
 static void put_cert(FILE *out, const struct cert *c, BIO *bio)
 {
+	const struct ocsp_staple *o = c->ocsp;
+
 	put_x509(out, c->x509, bio);
 	for (int i = 0; i < sk_X509_num(c->chain); i++) {
 		put_name(out, "Chain Subject", X509_get_subject_name(sk_X509_value(c->chain, i)));
 		put_name(out, "Chain Issuer", X509_get_issuer_name(sk_X509_value(c->chain, i)));
 	}
 	fprintf(out, "OCSP Response: %s\n",
-		!c->ocsp			? "none"
-		: c->ocsp->expires < time(NULL) ? "expired"
-						: OCSP_cert_status_str(c->ocsp->status));
+		!o			  ? "none"
+		: o->expires < time(NULL) ? "expired"
+					  : OCSP_cert_status_str(o->status));
 }
 
 static void put_revoked(FILE *out, const X509_REVOKED *one, BIO *bio)
@@ -215,20 +217,106 @@ int cert_store_describe(const struct cert_store *s, enum tls_file_kind kind,
 	return 0;
 }
 
-int cert_store_describe_ocsp(const struct cert_store *s, const char *path, FILE *out)
+/* --- OCSP responses --- */
+
+static void put_id(FILE *out, const struct ocsp_staple *o)
 {
-	const struct cert *c = namemap_get(&s->files[TLS_CERT], str_from_cstr(path));
-	const unsigned char *p;
-	OCSP_RESPONSE *rsp;
-	BIO *bio;
+	const unsigned char *p = o->id;
+	OCSP_CERTID *id = d2i_OCSP_CERTID(NULL, &p, (long)o->id_len);
+	ASN1_OCTET_STRING *name, *key;
+	ASN1_INTEGER *serial;
+
+	if (id && OCSP_id_get0_info(&name, NULL, &key, &serial, id)) {
+		fputs("    Certificate ID:\n", out);
+		put_hex(out, "      Issuer Name Hash", ASN1_STRING_get0_data(name),
+			(size_t)ASN1_STRING_length(name));
+		put_hex(out, "      Issuer Key Hash", ASN1_STRING_get0_data(key),
+			(size_t)ASN1_STRING_length(key));
+		put_hex(out, "      Serial Number", ASN1_STRING_get0_data(serial),
+			(size_t)ASN1_STRING_length(serial));
+	}
+	OCSP_CERTID_free(id);
+}
+
+struct ocsp_list {
+	const struct cert_store *s;
+	FILE *out;
+};
+
+static int put_ocsp(void *ctx, const struct tls_file_facts *f)
+{
+	const struct ocsp_list *l = ctx;
+	const struct cert *c = namemap_get(&l->s->files[TLS_CERT], str_from_cstr(f->path));
+	const struct ocsp_staple *o = c ? c->ocsp : NULL;
+
+	if (!o)
+		return 0;
+	fputs("  Certificate ID key : ", l->out);
+	for (size_t i = 0; i < o->id_len; i++)
+		fprintf(l->out, "%02x", o->id[i]);
+	fprintf(l->out, "\n    Certificate path : %s\n", f->path);
+	put_id(l->out, o);
+	return 0;
+}
+
+void cert_store_list_ocsp(const struct cert_store *s, FILE *out)
+{
+	struct ocsp_list l = { s, out };
+
+	fputs("# Certificate IDs\n", out);
+	(void)cert_store_each_file(s, TLS_CERT, put_ocsp, &l);
+}
+
+static bool is_id(const struct ocsp_staple *o, struct str hex)
+{
+	if (!o || hex.len != o->id_len * 2)
+		return false;
+	for (size_t i = 0; i < o->id_len; i++) {
+		char text[3];
+
+		snprintf(text, sizeof(text), "%02x", o->id[i]);
+		if (!str_is_case_eq(str_sub(hex, i * 2, 2), str_make(text, 2)))
+			return false;
+	}
+	return true;
+}
+
+static const struct ocsp_staple *find_response(const struct cert_store *s, struct str name)
+{
+	const struct cert *c = namemap_get(&s->files[TLS_CERT], name);
+
+	if (c)
+		return c->ocsp;
+	for (size_t i = 0; i < s->files[TLS_CERT].cap; i++) {
+		const struct namemap_slot *slot = &s->files[TLS_CERT].slots[i];
+
+		c = slot->key ? slot->value : NULL;
+		if (c && is_id(c->ocsp, name))
+			return c->ocsp;
+	}
+	return NULL;
+}
+
+static int put_base64(FILE *out, const struct ocsp_staple *o)
+{
+	char *text = mem_alloc(o->len / 3 * 4 + 5);
+
+	if (!text)
+		return -ENOMEM;
+	EVP_EncodeBlock((unsigned char *)text, o->der, (int)o->len);
+	fprintf(out, "%s\n", text);
+	mem_free(text);
+	return 0;
+}
+
+static int put_response(FILE *out, const struct ocsp_staple *o)
+{
+	const unsigned char *p = o->der;
+	OCSP_RESPONSE *rsp = d2i_OCSP_RESPONSE(NULL, &p, (long)o->len);
+	BIO *bio = BIO_new(BIO_s_mem());
 	char *text;
 	long len;
 
-	if (!c || !c->ocsp)
-		return -ENOENT;
-	p = c->ocsp->der;
-	rsp = d2i_OCSP_RESPONSE(NULL, &p, (long)c->ocsp->len);
-	bio = BIO_new(BIO_s_mem());
 	if (rsp && bio && OCSP_RESPONSE_print(bio, rsp, 0)) {
 		len = BIO_get_mem_data(bio, &text);
 		fwrite(text, 1, (size_t)len, out);
@@ -237,4 +325,51 @@ int cert_store_describe_ocsp(const struct cert_store *s, const char *path, FILE 
 	BIO_free(bio);
 	ERR_clear_error();
 	return 0;
+}
+
+int cert_store_describe_ocsp(const struct cert_store *s, const char *name, bool is_base64,
+			     FILE *out)
+{
+	const struct ocsp_staple *o = find_response(s, str_from_cstr(name));
+
+	if (!o)
+		return -ENOENT;
+	return is_base64 ? put_base64(out, o) : put_response(out, o);
+}
+
+/* --- parts of a certificate --- */
+
+static int put_issuer(FILE *out, const struct cert *c)
+{
+	BIO *bio = c->issuer ? BIO_new(BIO_s_mem()) : NULL;
+
+	if (!bio)
+		return c->issuer ? -ENOMEM : -ENOENT;
+	fprintf(out, "Filename: %s.issuer\n", c->file.path);
+	put_x509(out, c->issuer, bio);
+	BIO_free(bio);
+	return 0;
+}
+
+int cert_store_describe_part(const struct cert_store *s, const struct tls_change *ch,
+			     const char *name, FILE *out)
+{
+	static const struct str suffixes[] = { { ".ocsp", 5 }, { ".issuer", 7 } };
+	struct str n = str_from_cstr(name);
+
+	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
+		struct str path = str_sub(n, 0, n.len - suffixes[i].len);
+		const struct cert *c;
+
+		if (!str_is_suffix(n, suffixes[i]))
+			continue;
+		c = ch ? (const struct cert *)tls_change_file(ch)
+		       : namemap_get(&s->files[TLS_CERT], path);
+		if (!c || !str_is_eq(str_from_cstr(c->file.path), path))
+			continue;
+		if (i)
+			return put_issuer(out, c);
+		return c->ocsp ? put_response(out, c->ocsp) : -ENOENT;
+	}
+	return -ENOENT;
 }

@@ -133,8 +133,14 @@ static struct tls_file *copy_cert(const struct tls_file *file)
 		c->key = old->key;
 	if (old->issuer && X509_up_ref(old->issuer))
 		c->issuer = old->issuer;
+	if (old->dh && EVP_PKEY_up_ref(old->dh))
+		c->dh = old->dh;
 	c->chain = old->chain ? X509_chain_up_ref(old->chain) : NULL;
-	if ((old->x509 && !c->x509) || (old->key && !c->key) || (old->chain && !c->chain)) {
+	c->ocsp = ocsp_dup(old->ocsp);
+	c->sctl = old->sctl ? mem_strdup(str_make(old->sctl, old->sctl_len)) : NULL;
+	c->sctl_len = old->sctl_len;
+	if ((old->x509 && !c->x509) || (old->key && !c->key) || (old->chain && !c->chain) ||
+	    (old->ocsp && !c->ocsp) || (old->sctl && !c->sctl)) {
 		cert_put(c);
 		return NULL;
 	}
@@ -157,8 +163,13 @@ static int stage_pem(struct tls_file *f, struct str payload, bool adds, struct e
 	c->x509 = NULL;
 	c->chain = NULL;
 	c->key = NULL;
+	EVP_PKEY_free(c->dh);
+	c->dh = NULL;
+	/* They were about the one before. */
 	ocsp_free(c->ocsp);
 	c->ocsp = NULL;
+	mem_free(c->sctl);
+	c->sctl = NULL;
 	r = cert_read_pem(c, c->file.path, payload, false, err);
 	/* A text without key is the certificate of the key that is there. */
 	if (c->key)
@@ -187,8 +198,7 @@ static int stage_key(struct tls_file *f, struct str payload, bool adds, struct e
 	return r;
 }
 
-/* Line breaks inside are good. mem_free() the result. */
-static int decode_base64(struct str text, char **ret, size_t *ret_len)
+int cert_decode_base64(struct str text, char **ret, size_t *ret_len)
 {
 	EVP_ENCODE_CTX *ctx = EVP_ENCODE_CTX_new();
 	unsigned char *out = mem_alloc(text.len + 64);
@@ -224,7 +234,7 @@ static int stage_ocsp(struct tls_file *f, struct str payload, bool adds, struct 
 
 	if (!c->x509)
 		return err_set(err, -EINVAL, "'%s' has no certificate yet", c->file.path);
-	r = decode_base64(payload, &der, &len);
+	r = cert_decode_base64(payload, &der, &len);
 	if (r)
 		return err_set(err, r, r == -ENOMEM ? "out of memory" : "not base64");
 	r = ocsp_parse(c, str_make(der, len), &o, err);
@@ -233,6 +243,45 @@ static int stage_ocsp(struct tls_file *f, struct str payload, bool adds, struct 
 		return r;
 	ocsp_free(c->ocsp);
 	c->ocsp = o;
+	return 0;
+}
+
+static int stage_issuer(struct tls_file *f, struct str payload, bool adds, struct err *err)
+{
+	struct cert *c = (struct cert *)f;
+	struct ca_file *ca = ca_file_new(c->file.path);
+	int r = ca ? ca_file_parse(ca, payload, err) : err_set(err, -ENOMEM, "out of memory");
+
+	if (r == 0 && !ca->certs)
+		r = err_set(err, -EINVAL, "no certificate in the payload for '%s'", c->file.path);
+	if (r == 0 && c->x509 &&
+	    X509_check_issued(sk_X509_value(ca->certs, 0), c->x509) != X509_V_OK)
+		r = err_set(err, -EINVAL, "this is not the issuer of '%s'", c->file.path);
+	if (r == 0 && X509_up_ref(sk_X509_value(ca->certs, 0))) {
+		X509_free(c->issuer);
+		c->issuer = sk_X509_value(ca->certs, 0);
+	}
+	ca_file_free(ca);
+	return r;
+}
+
+static int stage_sctl(struct tls_file *f, struct str payload, bool adds, struct err *err)
+{
+	struct cert *c = (struct cert *)f;
+	char *list;
+	size_t len;
+	int r = cert_decode_base64(payload, &list, &len);
+
+	if (r)
+		return err_set(err, r, r == -ENOMEM ? "out of memory" : "not base64");
+	r = sct_check(str_make(list, len), err);
+	if (r) {
+		mem_free(list);
+		return r;
+	}
+	mem_free(c->sctl);
+	c->sctl = list;
+	c->sctl_len = len;
 	return 0;
 }
 
@@ -247,9 +296,9 @@ static int finish_cert(struct tls_file *f, struct err *err)
 }
 
 static const struct tls_file_part parts[] = {
-	{ .stage = stage_pem },
-	{ { ".key", 4 }, stage_key },
-	{ { ".ocsp", 5 }, stage_ocsp },
+	{ .stage = stage_pem },		{ { ".key", 4 }, stage_key },
+	{ { ".ocsp", 5 }, stage_ocsp }, { { ".issuer", 7 }, stage_issuer },
+	{ { ".sctl", 5 }, stage_sctl },
 };
 
 const struct tls_file_ops cert_file_ops = {

@@ -222,6 +222,36 @@ static int add_key(struct cert *c, const unsigned char *der, long len)
 	return c->key ? 0 : -EINVAL;
 }
 
+/* OpenSSL refuses what is too short for its security level when it is used: better now. */
+static bool is_dh_good(EVP_PKEY *dh)
+{
+	SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+	bool ok = ctx && EVP_PKEY_up_ref(dh);
+
+	if (ok && !SSL_CTX_set0_tmp_dh_pkey(ctx, dh)) {
+		EVP_PKEY_free(dh);
+		ok = false;
+	}
+	SSL_CTX_free(ctx);
+	return ok;
+}
+
+static int add_dh(struct cert *c, const unsigned char *der, long len)
+{
+	EVP_PKEY *dh = c->dh ? NULL : d2i_KeyParams(EVP_PKEY_DH, NULL, &der, len);
+
+	if (c->dh)
+		return 0;
+	if (!dh)
+		return -EINVAL;
+	if (!is_dh_good(dh)) {
+		EVP_PKEY_free(dh);
+		return -EINVAL;
+	}
+	c->dh = dh;
+	return 0;
+}
+
 struct cert_read {
 	struct cert *cert;
 	bool is_key_file;
@@ -241,8 +271,10 @@ static int add_block(void *ctx, const struct pem_block *b, struct err *err)
 		r = add_key(rd->cert, b->der, b->len);
 	} else if (!rd->is_key_file && pem_is_cert(b)) {
 		r = add_x509(rd->cert, b->der, b->len);
+	} else if (!rd->is_key_file && str_is_eq(b->type, STR("DH PARAMETERS"))) {
+		r = add_dh(rd->cert, b->der, b->len);
 	}
-	/* Everything else (DH and EC parameters, comments) is not ours to judge. */
+	/* Everything else (EC parameters, comments) is not ours to judge. */
 	return r ? pem_bad_block(b, r, err) : 0;
 }
 
@@ -300,6 +332,7 @@ static int find_part(struct cert *c, const struct cert_recipe *how, enum crt_par
 	} parts[] = {
 		[CRT_OCSP] = { "ocsp", CONF_EXTRA_OCSP },
 		[CRT_ISSUER] = { "issuer", CONF_EXTRA_ISSUER },
+		[CRT_SCTL] = { "sctl", CONF_EXTRA_SCTL },
 	};
 	char path[4096];
 
@@ -486,6 +519,8 @@ static int cert_fill(struct cert *c, const struct cert_recipe *how, struct err *
 		r = find_part(c, how, part, err);
 	if (r == 0)
 		r = read_issuer(c, err);
+	if (r == 0)
+		r = sct_load(c, err);
 	if (r == 0 && ocsp_load(c, why_no_ocsp) == 0)
 		why_no_ocsp->text[0] = '\0';
 	return r;

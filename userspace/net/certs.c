@@ -25,7 +25,9 @@ void cert_put(struct cert *c)
 	for (unsigned i = 0; i < c->n_names; i++)
 		mem_free(c->names[i]);
 	mem_free(c->names);
+	EVP_PKEY_free(c->dh);
 	ocsp_free(c->ocsp);
+	mem_free(c->sctl);
 	mem_free(c->file.path);
 	for (unsigned i = 0; i < CRT_PARTS; i++)
 		mem_free(c->paths[i]);

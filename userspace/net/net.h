@@ -382,8 +382,32 @@ unsigned tls_change_n_certs(const struct tls_change *ch);
  */
 int cert_store_describe(const struct cert_store *s, enum tls_file_kind kind,
 			const struct tls_change *ch, const char *path, unsigned number, FILE *out);
-/* `show ssl ocsp-response`: one certificate's. -ENOENT: no such certificate, or none stapled. */
-int cert_store_describe_ocsp(const struct cert_store *s, const char *path, FILE *out);
+/* The same of a part that has a name of its own: "FILE.ocsp", "FILE.issuer". -ENOENT. */
+int cert_store_describe_part(const struct cert_store *s, const struct tls_change *ch,
+			     const char *name, FILE *out);
+/*
+ * `show ssl ocsp-response`: all; and one, by the certificate's name or its id, as text or base64. -ENOENT: no such
+ * certificate, or none stapled.
+ */
+void cert_store_list_ocsp(const struct cert_store *s, FILE *out);
+int cert_store_describe_ocsp(const struct cert_store *s, const char *name, bool is_base64,
+			     FILE *out);
+/*
+ * `set ssl ocsp-response`: a response in base64 to the certificates that it is about. What was there before is given to
+ * `retire`: workers may still be reading it, later ocsp_response_free() frees it. -ENOENT: about none of ours; -EINVAL,
+ * -ETIME, -ENOMEM.
+ */
+HG_WUR int cert_store_set_ocsp(struct cert_store *s, struct str base64,
+			       void (*retire)(void *ctx, void *old), void *ctx, struct err *err);
+void ocsp_response_free(void *old);
+/* `show ssl sni`: a row for each name and certificate of a bind line. -ENOMEM. */
+struct tls_sni_view {
+	FILE *out;
+	const char *where; /* the first column */
+	bool only_expired; /* those that are not valid any more at... */
+	int64_t expired_at; /* seconds since 1970 */
+};
+int tls_server_list_names(const struct tls_server *s, const struct tls_sni_view *v);
 
 /*
  * Session ticket keys. `old` is what workers may still be reading: ticket_keys_free() it when each of them has passed

@@ -17,7 +17,25 @@ void ocsp_free(struct ocsp_staple *o)
 	if (!o)
 		return;
 	mem_free(o->der);
+	OPENSSL_free(o->id);
 	mem_free(o);
+}
+
+struct ocsp_staple *ocsp_dup(const struct ocsp_staple *o)
+{
+	struct ocsp_staple *copy = o ? mem_zalloc(sizeof(*copy)) : NULL;
+
+	if (!copy)
+		return NULL;
+	*copy = *o;
+	copy->der = mem_alloc(o->len ? o->len : 1);
+	copy->id = OPENSSL_memdup(o->id, o->id_len);
+	if (copy->der && copy->id) {
+		memcpy(copy->der, o->der, o->len);
+		return copy;
+	}
+	ocsp_free(copy);
+	return NULL;
 }
 
 static X509 *issuer_of(const struct cert *c)
@@ -58,6 +76,21 @@ static int64_t to_seconds(const ASN1_GENERALIZEDTIME *t)
 	return t && ASN1_TIME_to_tm(t, &tm) ? (int64_t)timegm(&tm) : INT64_MAX;
 }
 
+/* As HAProxy names responses: by SHA-1 when the issuer is known, else as the responder does. */
+static int set_id(struct ocsp_staple *o, const struct cert *c, OCSP_SINGLERESP *single,
+		  struct err *err)
+{
+	X509 *issuer = issuer_of(c);
+	OCSP_CERTID *mine = issuer ? OCSP_cert_to_id(NULL, c->x509, issuer) : NULL;
+	int len = i2d_OCSP_CERTID(mine ? mine : OCSP_SINGLERESP_get0_id(single), &o->id);
+
+	OCSP_CERTID_free(mine);
+	if (len <= 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	o->id_len = (size_t)len;
+	return 0;
+}
+
 static int judge(OCSP_BASICRESP *basic, const struct cert *c, struct ocsp_staple *o,
 		 struct err *err)
 {
@@ -73,32 +106,41 @@ static int judge(OCSP_BASICRESP *basic, const struct cert *c, struct ocsp_staple
 			return err_set(err, -ETIME, "the OCSP response is not valid %s",
 				       to_seconds(next_update) < time(NULL) ? "any more" : "yet");
 		o->expires = to_seconds(next_update);
-		return 0;
+		return set_id(o, c, single, err);
 	}
 	return err_set(err, -EINVAL, "the OCSP response is about another certificate");
 }
 
-int ocsp_parse(const struct cert *c, struct str der, struct ocsp_staple **ret, struct err *err)
+/* The answers in a response that is a good one; free it by OCSP_BASICRESP_free(). */
+static int read_basic(struct str der, OCSP_BASICRESP **ret, struct err *err)
 {
 	const unsigned char *p = (const unsigned char *)der.p;
 	OCSP_RESPONSE *rsp = d2i_OCSP_RESPONSE(NULL, &p, (long)der.len);
-	OCSP_BASICRESP *basic = NULL;
+	int r = 0;
+
+	*ret = NULL;
+	if (!rsp)
+		r = err_set(err, -EINVAL, "not an OCSP response in DER");
+	else if (OCSP_response_status(rsp) != OCSP_RESPONSE_STATUS_SUCCESSFUL)
+		r = err_set(err, -EINVAL, "the OCSP response says '%s'",
+			    OCSP_response_status_str(OCSP_response_status(rsp)));
+	else if (!(*ret = OCSP_response_get1_basic(rsp)))
+		r = err_set(err, -EINVAL, "the OCSP response is not a basic one");
+	OCSP_RESPONSE_free(rsp);
+	ERR_clear_error();
+	return r;
+}
+
+static int staple_new(const struct cert *c, OCSP_BASICRESP *basic, struct str der,
+		      struct ocsp_staple **ret, struct err *err)
+{
 	struct ocsp_staple *o = mem_zalloc(sizeof(*o));
 	int r;
 
 	if (!o || !(o->der = mem_alloc(der.len ? der.len : 1)))
 		r = err_set(err, -ENOMEM, "out of memory");
-	else if (!rsp)
-		r = err_set(err, -EINVAL, "not an OCSP response in DER");
-	else if (OCSP_response_status(rsp) != OCSP_RESPONSE_STATUS_SUCCESSFUL)
-		r = err_set(err, -EINVAL, "the OCSP response says '%s'",
-			    OCSP_response_status_str(OCSP_response_status(rsp)));
-	else if (!(basic = OCSP_response_get1_basic(rsp)))
-		r = err_set(err, -EINVAL, "the OCSP response is not a basic one");
 	else
 		r = judge(basic, c, o, err);
-	OCSP_BASICRESP_free(basic);
-	OCSP_RESPONSE_free(rsp);
 	ERR_clear_error();
 	if (r) {
 		ocsp_free(o);
@@ -108,6 +150,17 @@ int ocsp_parse(const struct cert *c, struct str der, struct ocsp_staple **ret, s
 	o->len = der.len;
 	*ret = o;
 	return 0;
+}
+
+int ocsp_parse(const struct cert *c, struct str der, struct ocsp_staple **ret, struct err *err)
+{
+	OCSP_BASICRESP *basic;
+	int r = read_basic(der, &basic, err);
+
+	if (r == 0)
+		r = staple_new(c, basic, der, ret, err);
+	OCSP_BASICRESP_free(basic);
+	return r;
 }
 
 int ocsp_load(struct cert *c, struct err *err)
@@ -131,9 +184,72 @@ int ocsp_load(struct cert *c, struct err *err)
 	return 0;
 }
 
+/* --- at run time: control --- */
+
+void ocsp_response_free(void *old)
+{
+	ocsp_free(old);
+}
+
+/* A serial number alone means nothing: the issuer has to be known, or what is stapled already. */
+static bool may_get(const struct cert *c)
+{
+	return c->x509 && (issuer_of(c) || c->ocsp);
+}
+
+static int set_for_all(struct cert_store *s, OCSP_BASICRESP *basic, struct str der,
+		       void (*retire)(void *ctx, void *old), void *ctx, struct err *err)
+{
+	unsigned n_set = 0;
+
+	for (size_t i = 0; i < s->files[TLS_CERT].cap; i++) {
+		const struct namemap_slot *slot = &s->files[TLS_CERT].slots[i];
+		struct cert *c = slot->key ? slot->value : NULL;
+		struct ocsp_staple *o, *old;
+		struct err why;
+		int r;
+
+		if (!c || !may_get(c))
+			continue;
+		r = staple_new(c, basic, der, &o, &why);
+		if (r == -EINVAL) /* about another */
+			continue;
+		if (r)
+			return err_set(err, r, "%s", why.text);
+		old = atomic_exchange_explicit(&c->ocsp, o, memory_order_acq_rel);
+		/* Files are the truth again after a reload: what was read of this one is not. */
+		c->identity[CRT_OCSP] = 1;
+		if (old)
+			retire(ctx, old);
+		n_set++;
+	}
+	return n_set ? 0
+		     : err_set(err, -ENOENT,
+			       "the OCSP response is about none of the certificates that are "
+			       "loaded with their issuer");
+}
+
+int cert_store_set_ocsp(struct cert_store *s, struct str base64,
+			void (*retire)(void *ctx, void *old), void *ctx, struct err *err)
+{
+	OCSP_BASICRESP *basic = NULL;
+	char *der;
+	size_t len;
+	int r = cert_decode_base64(base64, &der, &len);
+
+	if (r)
+		return err_set(err, r, r == -ENOMEM ? "out of memory" : "not base64");
+	r = read_basic(str_make(der, len), &basic, err);
+	if (r == 0)
+		r = set_for_all(s, basic, str_make(der, len), retire, ctx, err);
+	OCSP_BASICRESP_free(basic);
+	mem_free(der);
+	return r;
+}
+
 /* --- in the handshake: workers --- */
 
-static const struct cert *chosen(const struct cert_set *set, const X509 *x)
+const struct cert *cert_chosen(const struct cert_set *set, const X509 *x)
 {
 	for (unsigned i = 0; set && i < CERT_TYPES; i++) {
 		if (set->certs[i] && set->certs[i]->x509 == x)
@@ -145,16 +261,19 @@ static const struct cert *chosen(const struct cert_set *set, const X509 *x)
 int tls_on_status(SSL *ssl, void *arg)
 {
 	const struct tls *t = SSL_get_app_data(ssl);
-	const struct cert *c = chosen(t->set, SSL_get_certificate(ssl));
+	const struct cert *c = cert_chosen(t->set, SSL_get_certificate(ssl));
+	const struct ocsp_staple *o;
 	unsigned char *copy;
 
 	(void)arg;
-	if (!c || !c->ocsp || c->ocsp->expires < time(NULL))
+	/* Of this call only: control may replace it (quiescence, docs/THREADS.md). */
+	o = c ? atomic_load_explicit(&c->ocsp, memory_order_acquire) : NULL;
+	if (!o || o->expires < time(NULL))
 		return SSL_TLSEXT_ERR_NOACK;
 	/* OpenSSL frees what it is given. */
-	copy = OPENSSL_memdup(c->ocsp->der, c->ocsp->len);
+	copy = OPENSSL_memdup(o->der, o->len);
 	if (!copy)
 		return SSL_TLSEXT_ERR_NOACK;
-	SSL_set_tlsext_status_ocsp_resp(ssl, copy, (long)c->ocsp->len);
+	SSL_set_tlsext_status_ocsp_resp(ssl, copy, (long)o->len);
 	return SSL_TLSEXT_ERR_OK;
 }

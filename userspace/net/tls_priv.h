@@ -84,6 +84,7 @@ struct cert;
 /* Certificates of one name, at most one of each key type: OpenSSL picks by what the client can. */
 struct cert_set {
 	struct cert *certs[CERT_TYPES];
+	EVP_PKEY *dh; /* parameters that one of them came with; NULL: none */
 	struct tls_profile *profile;
 };
 
@@ -114,10 +115,12 @@ struct tls_server {
 	struct namemap exact, wild; /* sni_entry; wild by ".example.com" */
 	struct cert_set dflt;
 	bool has_default, is_strict;
+	bool has_sct; /* some certificate comes with timestamps */
 	struct tickets *tickets; /* a reference */
 	unsigned record_max; /* tune.ssl.maxrecord, or RECORD_MAX */
 };
 void tls_server_put(struct tls_server *s);
+void tls_server_drop_names(struct tls_server *s);
 /* Certificates for `name` (lower case): the set, or NULL (refuse). */
 const struct cert_set *tls_server_find(const struct tls_server *s, struct str name);
 
@@ -176,6 +179,8 @@ HG_WUR int tls_kdf_global_init(void);
 struct ocsp_staple {
 	unsigned char *der;
 	size_t len;
+	unsigned char *id; /* an OCSP_CERTID in DER */
+	size_t id_len;
 	int status; /* V_OCSP_CERTSTATUS_* */
 	int64_t expires; /* seconds since 1970; INT64_MAX: never */
 };
@@ -186,6 +191,16 @@ HG_WUR int ocsp_parse(const struct cert *c, struct str der, struct ocsp_staple *
 HG_WUR int ocsp_load(struct cert *c, struct err *err);
 void ocsp_free(struct ocsp_staple *o); /* NULL is ignored */
 int tls_on_status(SSL *ssl, void *arg);
+/* Line breaks inside are good. mem_free() the result. -EINVAL, -ENOMEM. */
+HG_WUR int cert_decode_base64(struct str text, char **ret, size_t *ret_len);
+struct ocsp_staple *ocsp_dup(const struct ocsp_staple *o); /* NULL: out of memory, or `o` is */
+/* Which certificate of the set is shown; NULL: none of them. */
+const struct cert *cert_chosen(const struct cert_set *set, const X509 *x);
+
+/* Signed certificate timestamps (tls_sct.c). From its file, 0 also when there is none. */
+HG_WUR int sct_load(struct cert *c, struct err *err);
+HG_WUR int sct_check(struct str list, struct err *err); /* as it stands in the extension */
+HG_WUR int tls_ctx_add_sct(SSL_CTX *ctx);
 
 /* What all files of a store have in common, first in each of them. The runtime API changes them (tls_change.c). */
 struct tls_file {
@@ -195,7 +210,7 @@ struct tls_file {
 };
 
 /* The files that one certificate may come from. */
-enum crt_part { CRT_PEM, CRT_KEY, CRT_OCSP, CRT_ISSUER, CRT_PARTS };
+enum crt_part { CRT_PEM, CRT_KEY, CRT_OCSP, CRT_ISSUER, CRT_SCTL, CRT_PARTS };
 
 /* What is to be read, as the configuration says. */
 struct cert_recipe {
@@ -215,7 +230,10 @@ struct cert {
 	X509 *issuer; /* from a file of its own; only to know an OCSP response by */
 	EVP_PKEY *key;
 	STACK_OF(X509) * chain;
-	struct ocsp_staple *ocsp; /* NULL: none */
+	struct ocsp_staple *_Atomic ocsp; /* NULL: none; `set ssl ocsp-response` replaces it under workers */
+	char *sctl; /* timestamps, as they are sent; NULL: none */
+	size_t sctl_len;
+	EVP_PKEY *dh; /* parameters from its file; NULL: none */
 	unsigned type; /* index in cert_set.certs */
 	char **names; /* DNS names, lower case */
 	unsigned n_names;
@@ -326,6 +344,7 @@ struct ca_file {
 };
 struct ca_file *ca_file_new(const char *path); /* empty; NULL: out of memory */
 void ca_file_free(struct ca_file *f); /* NULL is ignored */
+HG_WUR int ca_file_parse(struct ca_file *f, struct str text, struct err *err); /* adds what a text holds */
 /* Adds what a file holds. */
 HG_WUR int ca_file_read(struct ca_file *f, const char *path, struct err *err);
 /* Whom to trust. The names of files; NULL: none. */

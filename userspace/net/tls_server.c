@@ -21,37 +21,7 @@
 
 static const unsigned char alpn_http1[] = "\x08http/1.1";
 
-/* --- finding certificates --- */
-
-static bool is_excepted(const struct sni_entry *exact, const struct cert_set *set)
-{
-	for (const struct sni_except *x = exact ? exact->excepts : NULL; x; x = x->next) {
-		for (unsigned i = 0; i < CERT_TYPES; i++) {
-			if (set->certs[i] == x->cert)
-				return true;
-		}
-	}
-	return false;
-}
-
-const struct cert_set *tls_server_find(const struct tls_server *s, struct str name)
-{
-	const struct sni_entry *exact, *wild;
-	size_t dot;
-
-	if (name.len) {
-		exact = namemap_get(&s->exact, name);
-		if (exact && exact->has_cert)
-			return &exact->set;
-		/* A wildcard stands for exactly one label (RFC 6125 6.4.3). */
-		dot = str_find_char(name, '.');
-		wild = dot == SIZE_MAX || dot == 0 ? NULL
-						   : namemap_get(&s->wild, str_from(name, dot));
-		if (wild && !is_excepted(exact, &wild->set))
-			return &wild->set;
-	}
-	return s->is_strict || !s->has_default ? NULL : &s->dflt;
-}
+/* --- in the handshake --- */
 
 /* The name of the server_name extension (RFC 6066 3), lower case; 0: none. What is malformed OpenSSL refuses itself. */
 static size_t read_sni(SSL *ssl, char *out)
@@ -82,6 +52,18 @@ static bool use_profile(SSL *ssl, const struct tls_profile *p)
 	       SSL_set_session_id_context(ssl, p->sid, sizeof(p->sid));
 }
 
+/* Parameters that came with the certificate go before those of ssl-dh-param-file. */
+static bool use_dh(SSL *ssl, EVP_PKEY *dh)
+{
+	SSL_set_dh_auto(ssl, 0);
+	if (!EVP_PKEY_up_ref(dh))
+		return false;
+	if (SSL_set0_tmp_dh_pkey(ssl, dh))
+		return true;
+	EVP_PKEY_free(dh);
+	return false;
+}
+
 static int on_client_hello(SSL *ssl, int *alert, void *arg)
 {
 	const struct tls_server *s = arg;
@@ -110,6 +92,8 @@ static int on_client_hello(SSL *ssl, int *alert, void *arg)
 		return SSL_CLIENT_HELLO_ERROR;
 	/* The base context carries the default certificates itself. */
 	if ((set != &s->dflt || set->profile != s->base) && cert_use(ssl, set))
+		return SSL_CLIENT_HELLO_ERROR;
+	if (set->dh && !use_dh(ssl, set->dh))
 		return SSL_CLIENT_HELLO_ERROR;
 	return SSL_CLIENT_HELLO_SUCCESS;
 }
@@ -315,6 +299,8 @@ static void set_add(struct cert_set *set, struct cert *c, struct tls_profile *p)
 		return;
 	atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
 	set->certs[c->type] = c;
+	if (!set->dh)
+		set->dh = c->dh;
 }
 
 static int add_except(struct tls_server *srv, struct str name, const struct cert *c)
@@ -383,6 +369,7 @@ static int add_cert(void *ctx, struct cert *c, struct err *err)
 	/* Authorities of clients' certificates complete our own chain, too (SSL_CTX_set_mode(3), NO_AUTO_CHAIN). */
 	if (b->profile->verify_mode == SSL_VERIFY_NONE)
 		cert_warn_about_chain(b->store, c);
+	b->srv->has_sct |= c->sctl != NULL;
 	if (!b->srv->has_default) {
 		set_add(&b->srv->dflt, c, b->profile);
 		b->srv->has_default = true;
@@ -489,6 +476,8 @@ static void complete_default(struct tls_server *srv)
 
 static int finish(struct tls_server *srv, struct err *err)
 {
+	struct list *l;
+
 	complete_default(srv);
 	for (unsigned i = 0; i < CERT_TYPES; i++) {
 		const struct cert *c = srv->dflt.certs[i];
@@ -496,6 +485,13 @@ static int finish(struct tls_server *srv, struct err *err)
 		if (c && cert_use_ctx(srv->base->ctx, c))
 			return err_set(err, -EINVAL, "certificate '%s': %s", c->file.path,
 				       tls_reason());
+	}
+	list_for_each(l, &srv->profiles) {
+		struct tls_profile *p = list_entry(l, struct tls_profile, link);
+
+		/* One extension more to look for in every handshake: only where there is something to send. */
+		if (srv->has_sct && tls_ctx_add_sct(p->ctx))
+			return err_set(err, -ENOMEM, "out of memory");
 	}
 	SSL_CTX_set_client_hello_cb(srv->base->ctx, on_client_hello, srv);
 	return 0;
@@ -551,35 +547,13 @@ void tls_server_release(void *s)
 	tls_server_put(s);
 }
 
-static void set_drop(struct cert_set *set)
-{
-	for (unsigned i = 0; i < CERT_TYPES; i++)
-		cert_put(set->certs[i]);
-}
-
-static void entry_drop(void *value)
-{
-	struct sni_entry *e = value;
-
-	while (e->excepts) {
-		struct sni_except *x = e->excepts;
-
-		e->excepts = x->next;
-		mem_free(x);
-	}
-	set_drop(&e->set);
-	mem_free(e);
-}
-
 void tls_server_put(struct tls_server *s)
 {
 	struct list *l;
 
 	if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	namemap_free(&s->exact, entry_drop);
-	namemap_free(&s->wild, entry_drop);
-	set_drop(&s->dflt);
+	tls_server_drop_names(s);
 	tickets_put(s->tickets);
 	mem_free(s->uses.ids);
 	while ((l = list_pop_front(&s->profiles)))
