@@ -465,7 +465,7 @@ static void test_client_contexts(void **state)
 	const struct conf_server plain = { .name = (char *)"s1",
 					   .tls = { .ca_file = authority,
 						    .verify = CONF_VERIFY_REQUIRED } };
-	struct conf_server other[12];
+	struct conf_server other[13];
 	struct tls_client *first = client_of(s, &plain), *t;
 
 	for (size_t i = 0; i < ARRAY_SIZE(other); i++)
@@ -483,6 +483,7 @@ static void test_client_contexts(void **state)
 	other[9].tls.sigalgs = (char *)"ECDSA+SHA256";
 	other[10].tls.client_sigalgs = (char *)"ECDSA+SHA256";
 	other[11].has_full_handshakes = true;
+	other[12].tls.renegotiates = true;
 	for (size_t i = 0; i < ARRAY_SIZE(other); i++) {
 		t = client_of(s, &other[i]);
 		assert_ptr_not_equal(t->ctx, first->ctx);

@@ -101,11 +101,11 @@ static int settings_key(const struct client_settings *cs, char *key, size_t size
 		cs->verify == CONF_VERIFY_NONE ? NULL : cs->crl,
 		cs->srv->crt,
 	};
-	int n = snprintf(key, size, "%u.%u.%u.%d%d%d.%zu", cs->verify,
+	int n = snprintf(key, size, "%u.%u.%u.%d%d%d%d.%zu", cs->verify,
 			 t->min_version ? t->min_version : d->min_version,
 			 t->max_version ? t->max_version : d->max_version, t->no_tickets,
 			 t->prefer_client_ciphers || d->prefer_client_ciphers,
-			 cs->srv->has_full_handshakes, t->alpn_len);
+			 cs->srv->has_full_handshakes, t->renegotiates, t->alpn_len);
 	size_t at = (size_t)n;
 
 	for (size_t i = 0; i <= ARRAY_SIZE(texts); i++) {
