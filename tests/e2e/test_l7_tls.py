@@ -247,6 +247,36 @@ def test_log_says_tls(one, daemon, certs):
     log.close()
 
 
+def test_captured_hello_and_secrets(one, daemon, certs):
+    """What the client offered, and the secrets of its key log, as rules see them."""
+    keys = certs / "keys"
+    fetches = ("ssl_fc_cipherlist_str(1)", "ssl_fc_cipherlist_hex", "ssl_fc_cipherlist_bin,hex", "ssl_fc_cipherlist_bin,xxh64",
+               "ssl_fc_cipherlist_xxh", "ssl_fc_extlist_bin(1),hex", "ssl_fc_eclist_bin,hex", "ssl_fc_ecformats_bin,hex",
+               "ssl_fc_protocol_hello_id", "ssl_fc_client_random,hex", "ssl_fc_client_traffic_secret_0",
+               "ssl_fc_server_handshake_traffic_secret", "ssl_fc_exporter_secret")
+    text = r"\ ".join(f"%[{f}]" for f in fetches)
+    daemon(one, cfg(f"crt {certs}/a.pem", f"http-request return status 200 content-type text/plain lf-string {text}",
+                    "tune.ssl.capture-buffer-size 400\n    tune.ssl.keylog on"))
+    with wrap(one, "a.example", keylog_filename=str(keys)) as c:
+        offered = [cipher["name"] for cipher in c.context.get_ciphers()]
+        c.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        got = dict(zip(fetches, read_response(c)[2].decode().split(" ")))
+    names, codes = got["ssl_fc_cipherlist_str(1)"].split(","), got["ssl_fc_cipherlist_hex"]
+    assert names[0] == "TLS_AES_256_GCM_SHA384" and set(names[:-1]) <= set(offered)  # the last is none, but RFC 5746's signal
+    assert len(codes) == 4 * len(names) and codes == got["ssl_fc_cipherlist_bin,hex"]
+    assert got["ssl_fc_cipherlist_xxh"] == got["ssl_fc_cipherlist_bin,xxh64"]
+    exts = re.findall("....", got["ssl_fc_extlist_bin(1),hex"])
+    assert "0000" in exts and "000A" in exts and "002B" in exts
+    assert "001D" in got["ssl_fc_eclist_bin,hex"] and got["ssl_fc_ecformats_bin,hex"].startswith("00")
+    assert got["ssl_fc_protocol_hello_id"] == "771"
+    lines = [line.split() for line in keys.read_text().splitlines() if line[0] != "#"]
+    secrets = {line[0]: line[2] for line in lines}
+    assert got["ssl_fc_client_random,hex"].lower() == lines[0][1]
+    for fetch, label in (("ssl_fc_client_traffic_secret_0", "CLIENT_TRAFFIC_SECRET_0"), ("ssl_fc_exporter_secret", "EXPORTER_SECRET"),
+                         ("ssl_fc_server_handshake_traffic_secret", "SERVER_HANDSHAKE_TRAFFIC_SECRET")):
+        assert got[fetch] == secrets[label]
+
+
 def test_client_certificates(one, daemon, certs):
     ScriptedServer(one, "127.0.0.1", 9001, keepalive_server(b"tls"))
     daemon(one, cfg(f"crt {certs}/a.pem ca-file {certs}/c.pem verify required"))

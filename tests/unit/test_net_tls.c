@@ -776,6 +776,105 @@ static void test_no_tls(void **state)
 	}
 }
 
+/* What a hostile client offers: kept as far as there is room, and no further than its message goes. */
+#define HELLO_HEAD 9 /* record, handshake */
+static const char hello_bytes[] = "\x16\x03\x01\x00\x51\x01\x00\x00\x4d"
+				  "\x03\x03"
+				  "0123456789abcdef0123456789abcdef"
+				  "\x00"
+				  "\x00\x06\x2a\x2a\x13\x01\xc0\x2b"
+				  "\x01\x00"
+				  "\x00\x1e"
+				  "\x0a\x0a\x00\x00"
+				  "\x00\x0a\x00\x08\x00\x06\x1a\x1a\x00\x1d\x00\x17"
+				  "\x00\x0b\x00\x02\x01\x00"
+				  "\x00\x17\x00\x00"
+				  "\x00\x23\x00\x00";
+
+static bool has_part(const struct conn *c, enum subject_tls_field f, const char *bytes, size_t n)
+{
+	struct arena a;
+	struct sample s;
+	bool ok;
+
+	arena_init(&a, 256);
+	ok = conn_tls_field(c, f, &a, &s) == 0 && str_is_eq(s.str, str_make(bytes, n));
+	arena_free(&a);
+	return ok;
+}
+
+static void offer(struct world *w, uint32_t room, const char *bytes, size_t len)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	world_init(w);
+	w->g.ssl_capture_size = room;
+	crt(w, "a.pem");
+	world_start(w);
+	assert_int_equal(connect(fd, &w->to.sa, sizeof(w->to.in)), 0);
+	assert_int_equal(send(fd, bytes, len, 0), len);
+	WAIT_FOR(&w->b, w->server.c);
+	spin(&w->b, 2);
+	close(fd);
+}
+
+static void test_captured_hello(void **state)
+{
+	static const struct {
+		uint32_t room;
+		size_t n_ciphers, n_exts, n_groups, n_formats;
+	} cases[] = { { 100, 6, 10, 6, 1 },
+		      { 22, 6, 10, 6, 0 },
+		      { 17, 6, 10, 0, 1 },
+		      { 8, 6, 2, 0, 0 },
+		      { 5, 4, 0, 0, 1 } };
+	size_t len = sizeof(hello_bytes) - 1;
+	struct world w;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct conn *c;
+
+		offer(&w, cases[i].room, hello_bytes, len);
+		c = w.server.c;
+		assert_true(has_part(c, TLS_HELLO_CIPHERS, "\x2a\x2a\x13\x01\xc0\x2b",
+				     cases[i].n_ciphers));
+		assert_true(has_part(c, TLS_HELLO_EXTENSIONS,
+				     "\x0a\x0a\x00\x0a\x00\x0b\x00\x17\x00\x23", cases[i].n_exts));
+		assert_true(has_part(c, TLS_HELLO_GROUPS, "\x1a\x1a\x00\x1d\x00\x17",
+				     cases[i].n_groups));
+		assert_true(has_part(c, TLS_HELLO_FORMATS, "\x00", cases[i].n_formats));
+		conn_close(c, false);
+		world_fini(&w);
+	}
+	offer(&w, 100, hello_bytes, len);
+	assert_true(has_part(w.server.c, TLS_HELLO_CIPHER_NAMES,
+			     "UNKNOWN(2a2a),TLS_AES_128_GCM_SHA256,ECDHE-ECDSA-AES128-GCM-SHA256",
+			     66));
+	assert_true(has_part(w.server.c, TLS_HELLO_CIPHER_NAMES_PLAIN,
+			     "TLS_AES_128_GCM_SHA256,ECDHE-ECDSA-AES128-GCM-SHA256", 52));
+	conn_close(w.server.c, false);
+	world_fini(&w);
+}
+
+/* Cut off everywhere. */
+static void test_captured_hello_cut(void **state)
+{
+	for (size_t n = HELLO_HEAD; n < sizeof(hello_bytes) - 1; n++) {
+		char cut[sizeof(hello_bytes)];
+		struct world w;
+
+		memcpy(cut, hello_bytes, n);
+		cut[4] = (char)(n - 5);
+		cut[8] = (char)(n - HELLO_HEAD);
+		offer(&w, 100, cut, n);
+		/* Whole up to the extensions: kept. */
+		assert_true(has_part(w.server.c, TLS_HELLO_CIPHERS, "\x2a\x2a\x13\x01\xc0\x2b",
+				     6) == (n >= HELLO_HEAD + 2 + 32 + 1 + 8 + 2));
+		conn_close(w.server.c, false);
+		world_fini(&w);
+	}
+}
+
 /* PROXY header first, then TLS, in one segment or apart. */
 static void test_proxy_then_tls(void **state)
 {
@@ -1135,6 +1234,8 @@ int main(void)
 		cmocka_unit_test(test_client_certificate),
 		cmocka_unit_test(test_record_size),
 		cmocka_unit_test(test_timestamps),
+		cmocka_unit_test(test_captured_hello),
+		cmocka_unit_test(test_captured_hello_cut),
 		cmocka_unit_test(test_renegotiation),
 		cmocka_unit_test(test_backpressure),
 		cmocka_unit_test(test_half_close),

@@ -68,6 +68,8 @@ struct conf_global {
 	unsigned n_case_names;
 	struct conf_tls bind_tls, server_tls; /* ssl-default-bind-*, ssl-default-server-* */
 	uint32_t dh_param, ssl_cachesize;
+	uint32_t ssl_capture_size; /* bytes of a ClientHello that are kept; 0: none */
+	uint8_t ssl_keylog; /* bool */
 	uint32_t ssl_maxrecord; /* bytes; 0: as many as TLS has */
 	uint64_t ssl_lifetime;
 	uint32_t bufsize, maxrewrite, maxhdr, maxaccept; /* tune.*: 16384, 1024, 101, 64 when unset */

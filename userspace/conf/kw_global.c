@@ -266,7 +266,6 @@ static const char *const noop[] = {
 	"tune.pipesize",
 	"tune.recv_enough",
 	"tune.buffers.*",
-	"tune.ssl.capture-buffer-size",
 	"tune.ssl.hard-maxrecord",
 	"tune.applet.*",
 	"tune.ring.*",

@@ -253,6 +253,7 @@ static int parse_default_options(struct parser *ps, struct line *l, void *obj,
 	return keyword_options(ps, l, (uint16_t)kw->min, &scope, 1);
 }
 
+static const struct keyword_value on_off[] = { VALUE("off", 0), VALUE("on", 1), VALUES_END };
 static const struct keyword_value verify_default[] = { VALUE("none", CONF_VERIFY_NONE),
 						       VALUE("required", CONF_VERIFY_REQUIRED),
 						       VALUES_END };
@@ -307,13 +308,22 @@ static const struct keyword global_rows[] = {
 	{ NAME("tune.ssl.maxrecord"), SEC_GLOBAL, ARG_UINT, GT(ssl_maxrecord), NUMBER(0, 16384),
 	  .grade = '2', .args = "<bytes>", .def = "16384",
 	  .help = "most bytes of data in one record that we send; 0: the default" },
+	{ NAME("tune.ssl.capture-buffer-size"), SEC_GLOBAL, ARG_UINT, GT(ssl_capture_size),
+	  NUMBER(0, 16384), .grade = '2', .args = "<bytes>", .def = "0",
+	  .help = "room per connection for what clients offer: `ssl_fc_cipherlist_bin` and its "
+		  "like" },
+	{ NAME("tune.ssl.capture-cipherlist-size"), SEC_GLOBAL, ARG_UINT, GT(ssl_capture_size),
+	  NUMBER(0, 16384), .grade = '2', .args = "<bytes>", .def = "0",
+	  .help = "the older name of the same" },
+	{ NAME("tune.ssl.keylog"), SEC_GLOBAL, ARG_ENUM, GT(ssl_keylog), .values = on_off,
+	  .grade = '2', .args = "on|off", .def = "off",
+	  .help = "keep secrets of connections for `ssl_fc_client_traffic_secret_0` and its like" },
 	{ NAME("tune.ssl.ssl-ctx-cache-size"), SEC_GLOBAL, ARG_NOOP, .grade = 'n',
 	  .args = "<number>", .help = "accepted, without effect: certificates are not generated" },
 	{ NAME("tune.ssl.force-private-cache"), SEC_GLOBAL, ARG_NOOP, .grade = 'n',
 	  .help = "accepted, without effect: no two processes share a cache" },
 };
-static const char *const global_pending[] = { "tune.ssl.keylog", NULL };
 static const char *const global_refused[] = { "tune.ssl.ocsp-update.*",
 					      "tune.ssl.certificate-compression", NULL };
-const struct keyword_table conf_kw_global_tls =
-	KEYWORDS("keyword", global_rows, .pending = global_pending, .refused = global_refused);
+const struct keyword_table conf_kw_global_tls = KEYWORDS("keyword", global_rows,
+							 .refused = global_refused);

@@ -68,6 +68,13 @@ enum subject_tls_field {
 	TLS_ERROR, TLS_CA_ERROR, TLS_ALG_KEYSIZE, TLS_USE_KEYSIZE, TLS_CLIENT_VERIFY_DEPTH,
 	TLS_CLIENT_ERR, /* verification error of the client certificate itself (depth 0), 0: none */
 	TLS_ERROR_TEXT, /* TLS_ERROR in libcrypto's words */
+	/* What the client offered; the first four are as in its message (net/tls_capture.c). */
+	TLS_HELLO_CIPHERS, TLS_HELLO_EXTENSIONS, TLS_HELLO_GROUPS, TLS_HELLO_FORMATS,
+	TLS_HELLO_CIPHER_NAMES, TLS_HELLO_CIPHER_NAMES_PLAIN, /* the second without GREASE */
+	TLS_HELLO_CIPHER_HASH, TLS_HELLO_VERSION,
+	TLS_CLIENT_RANDOM, TLS_SERVER_RANDOM, TLS_SESSION_KEY,
+	TLS_SECRET_CLIENT_EARLY, TLS_SECRET_CLIENT_HANDSHAKE, TLS_SECRET_SERVER_HANDSHAKE, TLS_SECRET_CLIENT,
+	TLS_SECRET_SERVER, TLS_SECRET_EXPORTER, TLS_SECRET_EARLY_EXPORTER,
 	TLS_CLIENT_CERT = 0x40, /* and above: a field of a certificate, added to whose it is */
 	TLS_SERVER_CERT = 0x60,
 };

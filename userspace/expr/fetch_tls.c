@@ -103,6 +103,71 @@ static int fetch_dn(struct eval *ev, const struct expr_arg *args, unsigned kw, s
 	return -ENOENT;
 }
 
+static int check_filter(struct fn_check *c, struct err *err)
+{
+	if (c->n_args && c->args[0].type == ARG_INT && c->args[0].num != 0 && c->args[0].num != 1)
+		return err_set(err, -EINVAL, "the filter is 0 (all) or 1 (without GREASE)");
+	return 0;
+}
+
+static bool is_filtered(const struct expr_arg *args)
+{
+	return args[0].type == ARG_INT && args[0].num == 1;
+}
+
+/* A list of 16-bit codes as the client sent it, or without those that mean nothing (GREASE, RFC 8701). */
+static int fetch_codes(struct eval *ev, const struct expr_arg *args, unsigned kw,
+		       struct sample *ret)
+{
+	int r = fetch_tls(ev, args, kw, ret);
+	char *out;
+	size_t n = 0;
+
+	if (r || !is_filtered(args) || ret->str.len == 0)
+		return r;
+	out = arena_alloc(ev->arena, ret->str.len);
+	if (!out)
+		return -ENOMEM;
+	for (size_t i = 0; i + 2 <= ret->str.len; i += 2) {
+		const char *p = ret->str.p + i;
+
+		if (p[0] == p[1] && (p[0] & 0xf) == 0xa)
+			continue;
+		memcpy(out + n, p, 2);
+		n += 2;
+	}
+	ret->str = str_make(out, n);
+	return 0;
+}
+
+static int fetch_codes_hex(struct eval *ev, const struct expr_arg *args, unsigned kw,
+			   struct sample *ret)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	int r = fetch_codes(ev, args, kw, ret);
+	struct str bin = ret->str;
+	char *out = r ? NULL : arena_alloc(ev->arena, bin.len * 2 + 1);
+
+	if (r)
+		return r;
+	if (!out)
+		return -ENOMEM;
+	for (size_t i = 0; i < bin.len; i++) {
+		out[i * 2] = digits[(uint8_t)bin.p[i] >> 4];
+		out[i * 2 + 1] = digits[bin.p[i] & 0xf];
+	}
+	*ret = (struct sample){ .type = SAMPLE_STR, .str = str_make(out, bin.len * 2) };
+	return 0;
+}
+
+static int fetch_cipher_names(struct eval *ev, const struct expr_arg *args, unsigned kw,
+			      struct sample *ret)
+{
+	return fetch_tls(ev, args,
+			 is_filtered(args) ? TLS_HELLO_CIPHER_NAMES_PLAIN : TLS_HELLO_CIPHER_NAMES,
+			 ret);
+}
+
 #define P	       PLACES_CONN
 #define B	       (PLACE_REQ | PLACE_RSP | PLACE_LOG | PLACE_CHECK)
 #define T(n, o, k, h)  F(n, "", "", o, P, k, fetch_tls, NULL, h)
@@ -125,6 +190,10 @@ static int fetch_dn(struct eval *ev, const struct expr_arg *args, unsigned kw, s
 		CERT_ROW(n "der", BIN, pl, (k) + CERT_DER, h)
 #define CHAIN(n, pl, k, h)	 CERT_ROW(n "chain_der", BIN, pl, (k) + CERT_CHAIN_DER, h)
 #define CERT_ROW(n, o, pl, k, h) F(n, "", "", o, pl, k, fetch_tls, NULL, h)
+/* What the client offered, with the filter as argument. */
+#define LIST(n, o, k, fn, h) F(n, "[filter]", "[i", o, P, k, fn, check_filter, h)
+/* Both sides. */
+#define SECRET(n, o, k, h) T("ssl_fc_" n, o, k, h), TB("ssl_bc_" n, o, k, h)
 static const struct fetch_def defs[] = {
 	F("ssl_fc", "", "", BOOL, P, 0, fetch_is_tls, NULL, "does the client speak TLS"),
 	F("ssl_bc", "", "", BOOL, B, BACK, fetch_is_tls, NULL, "do we speak TLS to the server"),
@@ -159,6 +228,33 @@ static const struct fetch_def defs[] = {
 	TB("ssl_bc_use_keysize", SINT, TLS_USE_KEYSIZE, "key bits in use"),
 	TB("ssl_bc_err", SINT, TLS_ERROR, "error of the handshake, 0 for none"),
 	TB("ssl_bc_err_str", STR, TLS_ERROR_TEXT, "the same in words"),
+	LIST("ssl_fc_cipherlist_bin", BIN, TLS_HELLO_CIPHERS, fetch_codes,
+	     "cipher suites that the client offered, 2 bytes each; filter 1: without GREASE"),
+	LIST("ssl_fc_cipherlist_hex", STR, TLS_HELLO_CIPHERS, fetch_codes_hex,
+	     "the same in hexadecimal"),
+	LIST("ssl_fc_cipherlist_str", STR, TLS_HELLO_CIPHER_NAMES, fetch_cipher_names,
+	     "their names, separated by commas"),
+	T("ssl_fc_cipherlist_xxh", SINT, TLS_HELLO_CIPHER_HASH, "xxh64 of all of them"),
+	LIST("ssl_fc_extlist_bin", BIN, TLS_HELLO_EXTENSIONS, fetch_codes,
+	     "extensions in the ClientHello, 2 bytes each, in order"),
+	LIST("ssl_fc_eclist_bin", BIN, TLS_HELLO_GROUPS, fetch_codes,
+	     "groups for the key exchange that it offered, 2 bytes each"),
+	T("ssl_fc_ecformats_bin", BIN, TLS_HELLO_FORMATS, "forms of points that it offered"),
+	T("ssl_fc_protocol_hello_id", SINT, TLS_HELLO_VERSION,
+	  "version at the beginning of the ClientHello"),
+	SECRET("client_random", BIN, TLS_CLIENT_RANDOM, "random number of who connects"),
+	SECRET("server_random", BIN, TLS_SERVER_RANDOM, "random number of who accepts"),
+	SECRET("session_key", BIN, TLS_SESSION_KEY, "master secret of the session"),
+	SECRET("client_early_traffic_secret", STR, TLS_SECRET_CLIENT_EARLY,
+	       "CLIENT_EARLY_TRAFFIC_SECRET of a key log (tune.ssl.keylog), in hexadecimal"),
+	SECRET("client_handshake_traffic_secret", STR, TLS_SECRET_CLIENT_HANDSHAKE,
+	       "CLIENT_HANDSHAKE_TRAFFIC_SECRET"),
+	SECRET("server_handshake_traffic_secret", STR, TLS_SECRET_SERVER_HANDSHAKE,
+	       "SERVER_HANDSHAKE_TRAFFIC_SECRET"),
+	SECRET("client_traffic_secret_0", STR, TLS_SECRET_CLIENT, "CLIENT_TRAFFIC_SECRET_0"),
+	SECRET("server_traffic_secret_0", STR, TLS_SECRET_SERVER, "SERVER_TRAFFIC_SECRET_0"),
+	SECRET("exporter_secret", STR, TLS_SECRET_EXPORTER, "EXPORTER_SECRET"),
+	SECRET("early_exporter_secret", STR, TLS_SECRET_EARLY_EXPORTER, "EARLY_EXPORTER_SECRET"),
 	CERT("ssl_c_", P, TLS_CLIENT_CERT, "the client's certificate"),
 	CHAIN("ssl_c_", P, TLS_CLIENT_CERT, "the chain behind the client's certificate"),
 	CERT("ssl_f_", P, TLS_SERVER_CERT, "our certificate"),

@@ -472,6 +472,7 @@ static void tls_free(struct conn *c)
 		tls_server_put(t->srv);
 	if (t->cli)
 		tls_client_put(t->cli);
+	tls_capture_free(t);
 	mem_free(t->sni);
 	mem_free(t->pending);
 	c->nw->tls_io->out_len = 0;

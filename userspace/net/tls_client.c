@@ -73,6 +73,7 @@ struct client_settings {
 	struct cert_store *store;
 	const struct conf_server *srv;
 	const struct conf_tls *dflt;
+	const struct conf_global *global;
 	unsigned verify; /* enum conf_verify */
 	const char *ca, *crl;
 };
@@ -140,8 +141,10 @@ static int set_own_cert(SSL_CTX *ctx, struct cert_store *s, const char *path, st
 static int ctx_fill(SSL_CTX *ctx, const struct client_settings *cs, struct err *err)
 {
 	const struct conf_tls *t = &cs->srv->tls;
-	int r = tls_ctx_configure(ctx, t, cs->dflt, err);
+	int r;
 
+	tls_ctx_capture(ctx, cs->global, false);
+	r = tls_ctx_configure(ctx, t, cs->dflt, err);
 	if (r == 0 && cs->verify != CONF_VERIFY_NONE) {
 		tls_ctx_set_verify(ctx, SSL_VERIFY_PEER);
 		r = tls_ctx_set_ca(ctx, cs->store, &(struct tls_ca){ .ca = cs->ca, .crl = cs->crl },
@@ -240,6 +243,7 @@ static int client_fill(struct tls_client *cli, struct cert_store *s, const struc
 		.store = s,
 		.srv = srv,
 		.dflt = d,
+		.global = g,
 		.verify = t->verify != CONF_VERIFY_UNSET ? t->verify : d->verify,
 		.ca = t->ca_file ? t->ca_file : d->ca_file,
 		.crl = t->crl_file ? t->crl_file : d->crl_file,

@@ -277,6 +277,8 @@ int conn_tls_field(const struct conn *c, enum subject_tls_field f, struct arena 
 
 	if (!t)
 		return -ENOENT;
+	if (f >= TLS_HELLO_CIPHERS && f <= TLS_SECRET_EARLY_EXPORTER)
+		return tls_capture_field(t, f, arena, ret);
 	switch (f) {
 	case TLS_SNI:
 		return t->sni ? ret_copy(ret, SAMPLE_STR, arena, t->sni, strlen(t->sni)) : -ENOENT;

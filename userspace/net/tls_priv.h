@@ -36,6 +36,8 @@ struct tls {
 	bool has_no_cert, has_alpn_failed; /* told by the callbacks */
 	/* First objections to the peer's certificate, and to those above it and where. Ignored ones too. */
 	int crt_err, ca_err, ca_depth;
+	struct tls_hello *hello; /* accepted: captured; NULL: not, or no memory */
+	struct tls_secrets *secrets; /* NULL: none are kept */
 	const struct cert_set *set; /* accepted: what on_client_hello() chose, of `srv` */
 };
 
@@ -118,6 +120,7 @@ struct tls_server {
 	bool has_sct; /* some certificate comes with timestamps */
 	struct tickets *tickets; /* a reference */
 	unsigned record_max; /* tune.ssl.maxrecord, or RECORD_MAX */
+	unsigned capture_size; /* tune.ssl.capture-buffer-size */
 };
 void tls_server_put(struct tls_server *s);
 void tls_server_drop_names(struct tls_server *s);
@@ -152,6 +155,20 @@ void tls_ctx_set_verify(SSL_CTX *ctx, int mode);
 int tls_on_verify(int ok, X509_STORE_CTX *x);
 /* OpenSSL's last reason as text; empties its queue. Constant memory. */
 const char *tls_reason(void);
+
+/* --- what is kept for rules (tls_capture.c) --- */
+
+#define TLS_SECRETS 7
+void tls_ctx_capture(SSL_CTX *ctx, const struct conf_global *g, bool is_server);
+void tls_capture_free(struct tls *t);
+/* TLS_HELLO_*, TLS_SECRET_* and randoms. -ENOENT: not kept; -ENOMEM. */
+HG_WUR int tls_capture_field(const struct tls *t, enum subject_tls_field f, struct arena *arena,
+			     struct sample *ret);
+/* RFC 8701 2. */
+static inline bool tls_is_grease(unsigned v)
+{
+	return (v & 0x0f0f) == 0x0a0a && v >> 8 == (v & 0xff);
+}
 
 /* --- session tickets (tls_tickets.c) --- */
 

@@ -259,6 +259,7 @@ static int profile_new(struct tls_server *srv, struct cert_store *s, const struc
 	if (!p->ctx)
 		return err_set(err, -ENOMEM, "cannot make a TLS context: %s", tls_reason());
 	SSL_CTX_set_app_data(p->ctx, p);
+	tls_ctx_capture(p->ctx, g, true);
 	r = profile_fill(p, s, b, t, g, err);
 	if (r == 0)
 		*ret = p;
@@ -511,6 +512,7 @@ int tls_server_new(struct cert_store *s, const struct conf_bind *b, const struct
 	list_init(&srv->profiles);
 	arena_init(&builder.arena, 1024);
 	srv->is_strict = b->tls.strict_sni;
+	srv->capture_size = g->ssl_capture_size;
 	srv->record_max = g->ssl_maxrecord ? g->ssl_maxrecord : RECORD_MAX;
 	s->pos = &b->pos;
 	s->uses = &srv->uses;
