@@ -189,6 +189,71 @@ static void test_rates(void **state)
 
 /* --- room ----------------------------------------------------------------------------------------- */
 
+/* Bandwidth limits: never more than the limit in a period, in the long run not much less, evenly, and not in crumbs. */
+static void test_take(void **state)
+{
+	static const struct {
+		struct stick_limit l;
+		uint64_t want, crumb;
+	} cases[] = {
+		{ { .limit = 100000, .period_ms = 1000, .step = 2000 }, 16384, 1000 },
+		{ { .limit = 100000, .period_ms = 1000, .step = 2000, .least = 8192 },
+		  16384,
+		  8192 },
+		{ { .limit = 100000, .period_ms = 1000, .step = 2000 }, 900, 900 },
+		{ { .limit = 3, .period_ms = 1000, .step = 3 }, 1, 1 },
+		{ { .limit = 7000, .period_ms = 60000, .step = 1460 }, 65536, 730 },
+		{ { .limit = 1 << 30, .period_ms = 100, .step = 1 << 28 }, 65536, 65536 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint64_t w[STICK_RATE_WORDS] = { 0 }, total = 0, now = 777777;
+		const struct stick_limit *l = &cases[i].l;
+		const uint64_t from = now, end = now + 20ull * l->period_ms;
+		const uint64_t piece = l->step > l->least ? l->step : l->least;
+
+		while (now < end) {
+			uint32_t wait = 0;
+			uint64_t n = stick_rate_take(w, l, cases[i].want, now, &wait);
+
+			total += n;
+			if (!n) {
+				assert_in_range(wait, 1, l->period_ms);
+				now += wait;
+				continue;
+			}
+			assert_in_range(n, cases[i].crumb, cases[i].want);
+			assert_true(w[0] <= l->limit);
+			assert_true(total <= l->limit * (now - from) / l->period_ms + 2 * piece);
+		}
+		assert_true(total >= 20 * l->limit * 8 / 10);
+	}
+}
+
+static void test_take_shared(void **state)
+{
+	struct stick_table *t = make("type integer size 100 expire 1h store bytes_out_rate(2s)");
+	const struct stick_limit l = { .limit = 1000, .period_ms = 1, .step = 100 };
+	struct stick_ref a = { NULL }, b = { NULL };
+	uint64_t n, total = 0;
+	uint32_t wait;
+
+	assert_int_equal(stick_open(t, num_key(7), NULL, 10000, &a), 0);
+	assert_int_equal(stick_open(t, num_key(7), NULL, 10000, &b), 0);
+	/* The period is the table's, and both take of the same. */
+	for (uint64_t now = 10000; now < 30000; now++) {
+		assert_int_equal(stick_take(now & 1 ? &a : &b, STICK_DATA_BYTES_OUT_RATE, &l, 400,
+					    now, &n, &wait),
+				 0);
+		total += n;
+	}
+	assert_in_range(total, 9000, 10100);
+	assert_int_equal(stick_take(&a, STICK_DATA_BYTES_IN_RATE, &l, 1, 1, &n, &wait), -ENODATA);
+	stick_close(&a, NULL, 30000);
+	stick_close(&b, NULL, 30000);
+	done(t);
+}
+
 static void test_eviction(void **state)
 {
 	struct stick_table *t = make("type integer size 3 store conn_cnt");
@@ -599,13 +664,14 @@ static void test_cost(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_counters), cmocka_unit_test(test_arrays),
-		cmocka_unit_test(test_rates),	 cmocka_unit_test(test_eviction),
-		cmocka_unit_test(test_all_held), cmocka_unit_test(test_nopurge),
-		cmocka_unit_test(test_expiry),	 cmocka_unit_test(test_size_is_exact),
-		cmocka_unit_test(test_keys),	 cmocka_unit_test(test_view),
-		cmocka_unit_test(test_reload),	 cmocka_unit_test(test_reload_aborted),
-		cmocka_unit_test(test_ahead),	 cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_counters),    cmocka_unit_test(test_arrays),
+		cmocka_unit_test(test_rates),	    cmocka_unit_test(test_take),
+		cmocka_unit_test(test_take_shared), cmocka_unit_test(test_eviction),
+		cmocka_unit_test(test_all_held),    cmocka_unit_test(test_nopurge),
+		cmocka_unit_test(test_expiry),	    cmocka_unit_test(test_size_is_exact),
+		cmocka_unit_test(test_keys),	    cmocka_unit_test(test_view),
+		cmocka_unit_test(test_reload),	    cmocka_unit_test(test_reload_aborted),
+		cmocka_unit_test(test_ahead),	    cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_cost),
 	};
 

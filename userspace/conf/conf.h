@@ -408,6 +408,7 @@ struct conf_proxy {
 	/* both */
 	struct acl_set *acls;
 	struct list rules[RULES_COUNT]; /* conf_rule */
+	struct list bwlims; /* conf_bwlim */
 	struct conf_stick_table *stick_table; /* NULL: none */
 	struct conf_stick_table *tracks_src; /* a rule on requests tracks `src` there; NULL: none does */
 	uint64_t inspect_delay, rsp_inspect_delay; /* of tcp-request, tcp-response content */

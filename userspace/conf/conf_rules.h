@@ -30,7 +30,7 @@ enum conf_ruleset {
 	X(SET_MARK, "set-mark") X(SET_TOS, "set-tos") \
 	X(PAUSE, "pause") X(SET_PRIORITY_CLASS, "set-priority-class") X(SET_PRIORITY_OFFSET, "set-priority-offset") \
 	X(EDIT_PATTERN, "add-acl") X(SET_RETRIES, "set-retries") \
-	X(CLOSE, "close")
+	X(CLOSE, "close") X(SET_BANDWIDTH_LIMIT, "set-bandwidth-limit")
 
 enum conf_action_kind {
 #define X(name, text) ACTION_##name,
@@ -87,6 +87,28 @@ struct conf_ban { /* xdp-drop, xdp-reset */
 	uint8_t bits[2]; /* of the prefix, by family: IPv4, IPv6 */
 };
 
+struct conf_bwlim { /* filter bwlim-in, bwlim-out */
+	struct list link;
+	struct conf_pos pos;
+	char *name;
+	bool is_in; /* of what the client sends */
+	uint64_t limit; /* bytes in each `period_ms` */
+	uint32_t period_ms;
+	uint32_t min_size; /* bytes that go at a time */
+	struct expr *key; /* shared by streams with the same key; NULL: each stream has its own */
+	char *table_name; /* NULL: the section's */
+	struct conf_stick_table *table;
+};
+struct conf_bwlim_use { /* set-bandwidth-limit */
+	char *name;
+	const struct conf_bwlim *filter;
+	uint64_t limit; /* 0: the filter's, or `limit_expr` */
+	uint32_t period_ms; /* the same */
+	struct expr *limit_expr, *period_expr;
+};
+/* A longer period is this long. */
+#define BWLIM_PERIOD_MAX_MS (24u * 86400 * 1000)
+
 struct conf_rule {
 	struct list link;
 	struct conf_pos pos;
@@ -109,6 +131,7 @@ struct conf_rule {
 	struct conf_stick_table *table; /* track-sc */
 	struct conf_pattern_edit *pattern;
 	struct conf_ban *ban; /* xdp-drop, xdp-reset */
+	struct conf_bwlim_use *bwlim; /* set-bandwidth-limit */
 	uint32_t counter; /* sc-inc-gpc(idx,sc), sc-set-gpt(idx,sc): idx; `index` is sc */
 	char *text; /* the line as understood, words joined by one space */
 	bool is_inherited; /* of the defaults section */

@@ -4,7 +4,7 @@
  * Simple keywords are printed by walking their tables; what needs code to be read needs code here.
  * Only what differs from zero is printed. Any thread.
  */
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 #include <inttypes.h>
 
@@ -556,6 +556,7 @@ static void dump_proxy(FILE *f, const struct conf_proxy *px)
 			list_entry(p, struct conf_stats_scope, link)->name);
 	dump_compression(f, &px->compression);
 	dump_errors(f, px);
+	dump_filters(f, px);
 	dump_rules(f, px);
 	dump_stick(f, px);
 	list_for_each(p, &px->binds)

@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 static int missing_table(struct parser *ps, const struct conf_pos *pos, const char *name,
 			 const char *section)
@@ -26,8 +26,8 @@ static int missing_table(struct parser *ps, const struct conf_pos *pos, const ch
 			     name, nearest_hint(&near, hint));
 }
 
-static int find_table(struct parser *ps, const struct conf_proxy *px, const struct conf_pos *pos,
-		      const char *name, struct conf_stick_table **ret)
+int find_stick_table(struct parser *ps, const struct conf_proxy *px, const struct conf_pos *pos,
+		     const char *name, struct conf_stick_table **ret)
 {
 	*ret = name ? names_find(ps->stick_names, str_from_cstr(name)) : px->stick_table;
 	return *ret ? 0 : missing_table(ps, pos, name, px->name);
@@ -46,13 +46,13 @@ static int resolve_rule(struct parser *ps, const struct conf_proxy *px, struct c
 				     rule->index, n);
 	if (rule->action != ACTION_TRACK_SC)
 		return 0;
-	return find_table(ps, px, &rule->pos, rule->name, &rule->table);
+	return find_stick_table(ps, px, &rule->pos, rule->name, &rule->table);
 }
 
 static int resolve_stick(struct parser *ps, const struct conf_proxy *px,
 			 struct conf_stick_rule *rule)
 {
-	int r = find_table(ps, px, &rule->pos, rule->table_name, &rule->table);
+	int r = find_stick_table(ps, px, &rule->pos, rule->table_name, &rule->table);
 
 	if (r == 0)
 		rule->table->store[STICK_DATA_SERVER_ID].n = 1;
@@ -126,7 +126,7 @@ static int resolve_use(struct parser *ps, const struct stick_use *u)
 		return -ENOMEM;
 	if (!name && (u->op->key == TABLE_KEY_TRACKED || u->b->section & SEC_DEFAULTS))
 		return 0;
-	r = find_table(ps, &u->b->px, &u->line->pos, name, &t);
+	r = find_stick_table(ps, &u->b->px, &u->line->pos, name, &t);
 	u->op->ref = t;
 	return r == -ENOMEM ? r : 0;
 }
@@ -137,8 +137,12 @@ int finalize_stick(struct parser *ps)
 	int r = 0;
 
 	list_for_each(p, &ps->builds) {
+		struct proxy_build *b = list_entry(p, struct proxy_build, link);
+
 		if (r == 0)
-			r = finalize_proxy(ps, &list_entry(p, struct proxy_build, link)->px);
+			r = finalize_proxy(ps, &b->px);
+		if (r == 0)
+			r = finalize_filters(ps, b);
 	}
 	list_for_each(p, &ps->stick_uses) {
 		if (r == 0)

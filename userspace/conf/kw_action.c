@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 struct action {
 	struct str name;
@@ -348,6 +348,10 @@ static const struct action actions[] = {
 	       .help = "until the body is whole, so long, or the buffer full: rules see it then"),
 	ACTION("pause", PAUSE, REQ | RSP, action_pause, .grade = '2', .args = "<time>|<expression>",
 	       .help = "goes on only after so many milliseconds"),
+	ACTION("set-bandwidth-limit", SET_BANDWIDTH_LIMIT,
+	       BIT(TCP_CONTENT) | BIT(TCP_RESPONSE) | REQ | RSP, action_bandwidth, .grade = '2',
+	       .args = "<filter> [limit <size>|<expression>] [period <time>|<expression>]",
+	       .help = "from here on a filter of this section holds for the stream's body"),
 	ACTION("set-priority-class", SET_PRIORITY_CLASS, BIT(TCP_CONTENT) | REQ, parse_sample,
 	       .grade = '2', .args = "<expression>",
 	       .help = "rank in the queues of servers and backend, -2047 to 2047; the lowest goes "
@@ -393,9 +397,8 @@ static const struct action actions[] = {
 };
 
 static const char *const pending[] = {
-	"use-service",	      "set-bc-mark",	     "set-bc-tos",
-	"wait-for-handshake", "set-bandwidth-limit", "do-resolve*",
-	"strict-mode",	      "early-hint",	     NULL,
+	"use-service", "set-bc-mark", "set-bc-tos", "wait-for-handshake",
+	"do-resolve*", "strict-mode", "early-hint", NULL,
 };
 static const char *const refused[] = {
 	"normalize-uri",   "cache-use",	      "cache-store",	 "send-spoe-group",

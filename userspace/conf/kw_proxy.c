@@ -278,6 +278,8 @@ static const struct keyword rows[] = {
 	  .help = "path that is answered here, for checks by others" },
 	{ NAME("monitor"), SEC_FL, ARG_SUB, .sub = &monitor_table, .grade = '1',
 	  .help = "see monitor-uri" },
+	{ NAME("filter"), SEC_FLB, ARG_SUB, .sub = &conf_kw_filter, .grade = '2',
+	  .help = "what rules may apply to bodies" },
 	{ NAME("compression"), SEC_DFLB, ARG_SUB, .sub = &conf_kw_compression, .grade = '2',
 	  .help = "of responses" },
 	{ NAME("stats"), SEC_DFLB, ARG_SUB, .sub = &conf_kw_stats, .grade = '1',
@@ -305,10 +307,9 @@ static const char *const pending[] = {
 	NULL,
 };
 static const char *const refused[] = {
-	"filter",	"email-alert",	  "external-check",  "use-fcgi-app",
-	"quic-initial", "be-unpublished", "force-be-switch", "ssl-f-use",
-	"crt",		"log-steps",	  "log-profile",     "http-tunnel",
-	NULL,
+	"email-alert",	  "external-check",  "use-fcgi-app", "quic-initial",
+	"be-unpublished", "force-be-switch", "ssl-f-use",    "crt",
+	"log-steps",	  "log-profile",     "http-tunnel",  NULL,
 };
 static const struct keyword_removed removed[] = {
 	{ "reqadd", "'http-request add-header'" },

@@ -36,6 +36,7 @@ static void lists_init(struct conf_proxy *px)
 	list_init(&px->use_servers);
 	list_init(&px->persist_rules);
 	list_init(&px->stick_rules);
+	list_init(&px->bwlims);
 	list_init(&px->check.steps);
 	for (int i = 0; i < RULES_COUNT; i++)
 		list_init(&px->rules[i]);

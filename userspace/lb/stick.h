@@ -89,6 +89,22 @@ HG_WUR int stick_gpc_add(const struct stick_ref *r, unsigned idx, uint64_t n, ui
 HG_WUR int stick_write(const struct stick_ref *r, unsigned what, unsigned idx, uint64_t value,
 		       uint64_t now_ms, uint64_t *ret_old);
 /*
+ * Bandwidth limits: how much of `want` may go now, which counts as gone then. Never more
+ * than the limit in a period, and evenly: at most `step` ahead. Less than `want` is at least `least`. 0: nothing, look
+ * again after *ret_wait_ms. `w` is a rate by itself: three words, zeroed before its first use; whoever calls owns it.
+ */
+struct stick_limit {
+	uint64_t limit; /* from 1 */
+	uint32_t period_ms; /* from 1 */
+	uint64_t least, step; /* neither exceeds the limit; step from 1 */
+};
+#define STICK_RATE_WORDS 3
+uint64_t stick_rate_take(uint64_t w[STICK_RATE_WORDS], const struct stick_limit *l, uint64_t want,
+			 uint64_t now_ms, uint32_t *ret_wait_ms);
+/* The same of a rate that the entry stores (bytes_in_rate, bytes_out_rate), and of its period. -ENODATA. */
+HG_WUR int stick_take(const struct stick_ref *r, unsigned what, const struct stick_limit *l,
+		      uint64_t want, uint64_t now_ms, uint64_t *ret_n, uint32_t *ret_wait_ms);
+/*
  * server_id with a hash of the server's name behind it, which is not shown: after a reload the number may
  * mean another server. stick_write() of a server_id forgets the name (0). -ENODATA: not stored.
  */

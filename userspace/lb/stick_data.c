@@ -8,7 +8,7 @@
 
 #include "lb/stick_priv.h"
 
-#define RATE_WORDS 3
+#define RATE_WORDS STICK_RATE_WORDS
 
 uint64_t stick_rate_get(const uint64_t *w, uint32_t period_ms, uint64_t now_ms)
 {
@@ -40,6 +40,44 @@ void stick_rate_add(uint64_t *w, uint32_t period_ms, uint64_t n, uint64_t now_ms
 		w[0] = 0;
 	}
 	w[0] += n;
+}
+
+/* How long so many take at an even pace. */
+static uint32_t time_of(const struct stick_limit *l, uint64_t n)
+{
+	unsigned __int128 ms = ((unsigned __int128)n * l->period_ms + (l->limit - 1)) / l->limit;
+
+	return ms < l->period_ms ? (uint32_t)ms : l->period_ms;
+}
+
+uint64_t stick_rate_take(uint64_t w[STICK_RATE_WORDS], const struct stick_limit *l, uint64_t want,
+			 uint64_t now_ms, uint32_t *ret_wait_ms)
+{
+	uint64_t piece = l->step > l->least ? l->step : l->least;
+	uint64_t crumb = l->least > piece / 2 ? l->least : piece / 2;
+	uint64_t rate, room, n, age, due;
+
+	stick_rate_add(w, l->period_ms, 0, now_ms);
+	age = now_ms > w[2] ? now_ms - w[2] : 0;
+	/* At most a piece ahead of an even pace, then until that has caught up. */
+	due = (uint64_t)((unsigned __int128)l->limit * age / l->period_ms);
+	n = w[0] < due + piece ? due + piece - w[0] : 0;
+	if (n > want)
+		n = want;
+	if (!n || (n < want && n < crumb)) {
+		*ret_wait_ms = time_of(l, w[0] > due ? w[0] - due : 1);
+		return 0;
+	}
+	/* What the period before leaves of this one grows evenly. */
+	rate = stick_rate_get(w, l->period_ms, now_ms);
+	room = rate < l->limit ? l->limit - rate : 0;
+	if (room < n && room < crumb) {
+		*ret_wait_ms = time_of(l, (n < piece ? n : piece) - room);
+		return 0;
+	}
+	n = n < room ? n : room;
+	w[0] += n;
+	return n;
 }
 
 /* --- columns -------------------------------------------------------------------------------------- */
@@ -178,6 +216,25 @@ void stick_change(const struct stick_ref *r, const struct stick_delta *d, uint64
 	stick_words_add(r->t, stick_entry_words(r->t, r->e), d, now_ms);
 	r->e->touched = (uint32_t)now_ms;
 	pthread_mutex_unlock(&s->lock);
+}
+
+int stick_take(const struct stick_ref *r, unsigned what, const struct stick_limit *l, uint64_t want,
+	       uint64_t now_ms, uint64_t *ret_n, uint32_t *ret_wait_ms)
+{
+	const struct stick_column *c = NULL;
+	int w = stick_word_of(r->t, what, 0, &c);
+	struct stick_limit here = *l;
+	struct stick_stripe *s;
+
+	if (w < 0 || !c->period_ms)
+		return -ENODATA;
+	here.period_ms = c->period_ms;
+	s = ref_lock(r);
+	*ret_n = stick_rate_take(stick_entry_words(r->t, r->e) + w, &here, want, now_ms,
+				 ret_wait_ms);
+	r->e->touched = (uint32_t)now_ms;
+	pthread_mutex_unlock(&s->lock);
+	return 0;
 }
 
 int stick_read(const struct stick_ref *r, unsigned what, unsigned idx, uint64_t now_ms,

@@ -323,13 +323,15 @@ static enum flow_result compress_write(struct compress *c, struct flow *f)
 {
 	ssize_t taken;
 
-	taken = f->dst->ops->write(f->dst, &c->out, c->out.len ? 1 : 0, c->is_done);
+	taken = flow_write_some(f, &c->out, c->out.len ? 1 : 0, c->is_done);
 	if (taken < 0)
 		return taken == -ENOMEM ? FLOW_NOMEM : FLOW_DST_GONE;
 	c->out = str_from(c->out, (size_t)taken);
-	f->waits_for_dst = c->out.len || !side_is_flushed(f->dst);
-	if (f->waits_for_dst)
+	if (c->out.len || !side_is_flushed(f->dst)) {
+		f->waits_for_dst = !f->paused_until_ns;
 		return FLOW_WAIT;
+	}
+	f->waits_for_dst = false;
 	f->is_done = c->is_done;
 	return FLOW_DONE;
 }

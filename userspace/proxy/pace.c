@@ -23,7 +23,8 @@ static bool waits_for_request(const struct stream *st)
 		return true;
 	case PHASE_SEND:
 	case PHASE_RSP_HEAD:
-		return f->is_active && !f->is_done && !f->src_end && !f->waits_for_dst;
+		return f->is_active && !f->is_done && !f->src_end && !f->waits_for_dst &&
+		       !f->paused_until_ns;
 	default:
 		return false;
 	}

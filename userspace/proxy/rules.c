@@ -8,8 +8,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
-#include "proxy/track.h"
+#include "proxy/bwlim.h"
 #include "proxy/h2_client.h"
+#include "proxy/track.h"
 
 static enum rule_verdict wait_at(struct stream *st, const struct conf_rule *r,
 				 enum conf_ruleset set)
@@ -379,6 +380,7 @@ static rule_fn *const actions[ACTION_COUNT] = {
 	[ACTION_SET_LOG_LEVEL] = rule_set_log_level,
 	[ACTION_SET_TIMEOUT] = rule_set_timeout,
 	[ACTION_USE_SERVICE] = rule_use_service,
+	[ACTION_SET_BANDWIDTH_LIMIT] = rule_bandwidth,
 };
 
 static enum rule_verdict run_rules(struct stream *st, const struct conf_proxy *px,

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 
+#include "proxy/bwlim.h"
 #include "proxy/h2_mux.h"
 
 void side_init(struct side *s, struct stream *st, struct conn *c)
@@ -63,6 +64,9 @@ void flow_start(struct flow *f, struct side *src, struct side *dst)
 	f->is_done = false;
 	f->waits_for_dst = false;
 	f->is_discarding = false;
+	f->limits = src == &src->st->front ? src->st->bwlim_in : src->st->bwlim_out;
+	f->offered = 0;
+	f->paused_until_ns = 0;
 	f->i = 0;
 	f->n = 0;
 }
@@ -108,6 +112,13 @@ static void flow_advance(struct flow *f, size_t taken)
 	}
 }
 
+ssize_t flow_write_some(struct flow *f, const struct str *slices, unsigned n, bool is_end)
+{
+	if (likely(!f->limits))
+		return f->dst->ops->write(f->dst, slices, n, is_end);
+	return bwlim_write(f, slices, n, is_end);
+}
+
 /* One write; FLOW_DONE: everything given so far is gone. */
 static enum flow_result flow_write(struct flow *f)
 {
@@ -118,12 +129,12 @@ static enum flow_result flow_write(struct flow *f)
 		f->is_done = f->src_end;
 		return FLOW_DONE;
 	}
-	taken = f->dst->ops->write(f->dst, f->slices + f->i, (unsigned)(f->n - f->i), f->src_end);
+	taken = flow_write_some(f, f->slices + f->i, (unsigned)(f->n - f->i), f->src_end);
 	if (taken < 0)
 		return taken == -ENOMEM ? FLOW_NOMEM : FLOW_DST_GONE;
 	flow_advance(f, (size_t)taken);
 	if (f->i < f->n || !side_is_flushed(f->dst)) {
-		f->waits_for_dst = true;
+		f->waits_for_dst = !f->paused_until_ns;
 		return FLOW_WAIT;
 	}
 	f->waits_for_dst = false;

@@ -18,6 +18,7 @@
 
 struct stream;
 struct side;
+struct bwlim;
 
 #define SIDE_SLICES	16
 #define SIDE_BIG_WINDOW 65536
@@ -152,6 +153,9 @@ struct flow {
 	bool is_done; /* and the destination has all of it */
 	bool waits_for_dst;
 	bool is_discarding; /* read, do not write */
+	struct bwlim *limits; /* bwlim.h; NULL: none */
+	uint64_t offered; /* with limits: to dst, which has not taken it yet */
+	uint64_t paused_until_ns; /* by a limit; loop clock, 0: not */
 	uint8_t i, n;
 	struct str slices[SIDE_SLICES];
 };
@@ -160,5 +164,7 @@ void flow_start(struct flow *f, struct side *src, struct side *dst);
 /* The next slices, when the last ones were all taken. FLOW_DONE stands for "go on". For other pumps. */
 enum flow_result flow_read(struct flow *f);
 enum flow_result flow_pump(struct flow *f);
+/* As dst->ops->write(); fewer bytes than there are: `dst` has no room, or f->paused_until_ns. For other pumps. */
+ssize_t flow_write_some(struct flow *f, const struct str *slices, unsigned n, bool is_end);
 
 #endif

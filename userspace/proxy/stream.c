@@ -6,6 +6,7 @@
  */
 #include "proxy/stream.h"
 
+#include "proxy/bwlim.h"
 #include "proxy/track.h"
 #include "proxy/worker_priv.h"
 
@@ -206,6 +207,8 @@ static void stream_let_go(struct stream *st)
 
 	track_stream_end(st);
 	compress_end(st);
+	if (unlikely(st->bwlim_in || st->bwlim_out))
+		bwlim_end(st);
 	lb_dequeue(&st->q, w->o.index);
 	list_del(&st->queue_link);
 	stream_drop_server_conn(st, true);

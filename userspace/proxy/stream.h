@@ -246,6 +246,7 @@ struct stream {
 	size_t service_at; /* sent of the first chunk of that */
 	struct track *track; /* track-sc of content and HTTP rules; track.h */
 	struct stick_store *stores;
+	struct bwlim *bwlim_in, *bwlim_out; /* limits of bodies; bwlim.h */
 	struct subject_log *log;
 	struct addr src, dst; /* set-src, set-dst; family 0: the connection's */
 	uint8_t coding; /* enum http_coding that the client is offered */

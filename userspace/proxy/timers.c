@@ -32,7 +32,7 @@ static uint64_t side_timeout(const struct stream *st, const struct side *s)
 	return s == &st->front ? st->timeout_client_ns : st->timeout_server_ns;
 }
 
-/* Whom a direction waits for, and until when. */
+/* Whom a direction waits for (NULL: for nobody, it is paused), and until when. */
 static uint64_t flow_deadline(const struct stream *st, const struct flow *f,
 			      const struct side **ret_side)
 {
@@ -40,6 +40,11 @@ static uint64_t flow_deadline(const struct stream *st, const struct flow *f,
 
 	if (!f->is_active || f->is_done)
 		return 0;
+	/* A limit holds it back: nobody is late. */
+	if (unlikely(f->paused_until_ns)) {
+		*ret_side = NULL;
+		return f->paused_until_ns;
+	}
 	s = f->waits_for_dst ? f->dst : f->src;
 	*ret_side = s;
 	/* In a tunnel one busy direction keeps the other one alive. */
@@ -118,7 +123,8 @@ static uint64_t body_total_deadline(const struct stream *st)
 	const struct flow *f = &st->req_flow;
 
 	if (!st->fe->timeout.http_body || st->flags & STREAM_IS_TCP ||
-	    (st->phase != PHASE_SEND && st->phase != PHASE_RSP_HEAD) || !f->is_active || f->src_end)
+	    (st->phase != PHASE_SEND && st->phase != PHASE_RSP_HEAD) || !f->is_active ||
+	    f->src_end || f->limits)
 		return 0;
 	return st->req_ns + st->fe->timeout.http_body;
 }
@@ -151,6 +157,8 @@ static enum step stream_body_timeout(struct stream *st, const struct side *side)
 {
 	bool is_client = side == &st->front;
 
+	if (!side)
+		return STEP_GO; /* the pause is over */
 	if (st->phase == PHASE_PUMP || st->phase == PHASE_TUNNEL)
 		return stream_fail(st, is_client ? 'c' : 's', 0);
 	if (is_client) {
