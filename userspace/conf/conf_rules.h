@@ -30,7 +30,8 @@ enum conf_ruleset {
 	X(SET_MARK, "set-mark") X(SET_TOS, "set-tos") \
 	X(PAUSE, "pause") X(SET_PRIORITY_CLASS, "set-priority-class") X(SET_PRIORITY_OFFSET, "set-priority-offset") \
 	X(EDIT_PATTERN, "add-acl") X(SET_RETRIES, "set-retries") \
-	X(CLOSE, "close") X(SET_BANDWIDTH_LIMIT, "set-bandwidth-limit")
+	X(CLOSE, "close") X(SET_BANDWIDTH_LIMIT, "set-bandwidth-limit") \
+	X(STRICT_MODE, "strict-mode") X(EARLY_HINT, "early-hint")
 
 enum conf_action_kind {
 #define X(name, text) ACTION_##name,

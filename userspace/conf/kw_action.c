@@ -348,6 +348,12 @@ static const struct action actions[] = {
 	       .help = "until the body is whole, so long, or the buffer full: rules see it then"),
 	ACTION("pause", PAUSE, REQ | RSP, action_pause, .grade = '2', .args = "<time>|<expression>",
 	       .help = "goes on only after so many milliseconds"),
+	ACTION("strict-mode", STRICT_MODE, HTTP, action_strict_mode, .grade = '2', .args = "on|off",
+	       .help = "on (at the list's beginning): a rewrite that fails is answered by 500; "
+		       "off: it is counted only"),
+	ACTION("early-hint", EARLY_HINT, REQ, parse_header_fmt, .grade = '2',
+	       .args = "<header> <format>",
+	       .help = "a field of a 103 for the client; such rules in a row make one"),
 	ACTION("set-bandwidth-limit", SET_BANDWIDTH_LIMIT,
 	       BIT(TCP_CONTENT) | BIT(TCP_RESPONSE) | REQ | RSP, action_bandwidth, .grade = '2',
 	       .args = "<filter> [limit <size>|<expression>] [period <time>|<expression>]",
@@ -397,8 +403,7 @@ static const struct action actions[] = {
 };
 
 static const char *const pending[] = {
-	"use-service", "set-bc-mark", "set-bc-tos", "wait-for-handshake",
-	"do-resolve*", "strict-mode", "early-hint", NULL,
+	"use-service", "set-bc-mark", "set-bc-tos", "wait-for-handshake", "do-resolve*", NULL,
 };
 static const char *const refused[] = {
 	"normalize-uri",   "cache-use",	      "cache-store",	 "send-spoe-group",

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 #define MS 1000000ull
 
@@ -69,6 +69,18 @@ int action_pause(struct parser *ps, struct line *l, struct action_ctx *c)
 	l->at++;
 	c->rule->wait_ns = ns;
 	return 0;
+}
+
+int action_strict_mode(struct parser *ps, struct line *l, struct action_ctx *c)
+{
+	static const struct keyword_value values[] = { VALUE("on", 1), VALUE("off", 0),
+						       VALUES_END };
+	uint8_t v;
+	int r = arg_value(ps, l, values, &v);
+
+	if (r == 0)
+		c->rule->number = v;
+	return r;
 }
 
 int action_expect_proxy(struct parser *ps, struct line *l, struct action_ctx *c)

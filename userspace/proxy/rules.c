@@ -276,6 +276,14 @@ static enum rule_verdict rule_set_timeout(struct stream *st, const struct conf_p
 	return RULE_NEXT;
 }
 
+static enum rule_verdict rule_strict_mode(struct stream *st, const struct conf_proxy *px,
+					  const struct conf_rule *r, struct http_msg *m,
+					  enum step *ret_step)
+{
+	st->is_strict = r->number && !st->has_failed_rewrite;
+	return RULE_NEXT;
+}
+
 /* prometheus-exporter is the only service there is. */
 static enum rule_verdict rule_use_service(struct stream *st, const struct conf_proxy *px,
 					  const struct conf_rule *r, struct http_msg *m,
@@ -380,6 +388,8 @@ static rule_fn *const actions[ACTION_COUNT] = {
 	[ACTION_SET_LOG_LEVEL] = rule_set_log_level,
 	[ACTION_SET_TIMEOUT] = rule_set_timeout,
 	[ACTION_USE_SERVICE] = rule_use_service,
+	[ACTION_STRICT_MODE] = rule_strict_mode,
+	[ACTION_EARLY_HINT] = rule_early_hint,
 	[ACTION_SET_BANDWIDTH_LIMIT] = rule_bandwidth,
 };
 
@@ -393,6 +403,8 @@ static enum rule_verdict run_rules(struct stream *st, const struct conf_proxy *p
 	const struct subject *subject = NULL; /* as fresh as the last action */
 	struct list *pos;
 
+	if (!resume)
+		st->is_strict = !st->has_failed_rewrite;
 	list_for_each(pos, &px->rules[set]) {
 		const struct conf_rule *r = list_entry(pos, struct conf_rule, link);
 		enum rule_verdict v;
@@ -403,6 +415,11 @@ static enum rule_verdict run_rules(struct stream *st, const struct conf_proxy *p
 			continue;
 		if (resume)
 			resume = st->rule = NULL;
+		if (unlikely(st->hints) && r->action != ACTION_EARLY_HINT &&
+		    !early_hints_send(st)) {
+			*ret_step = stream_fail(st, 'C', 0);
+			return RULE_STEP;
+		}
 		if (r->cond && !subject)
 			subject = stream_subject(st);
 		c = r->cond && !is_action ? cond_eval(r->cond, subject) : 1;
@@ -420,7 +437,10 @@ static enum rule_verdict run_rules(struct stream *st, const struct conf_proxy *p
 		st->last_rule = r;
 		return v;
 	}
-	return RULE_NEXT;
+	if (likely(!st->hints) || early_hints_send(st))
+		return RULE_NEXT;
+	*ret_step = stream_fail(st, 'C', 0);
+	return RULE_STEP;
 }
 
 enum rule_verdict rules_run_http(struct stream *st, const struct conf_proxy *px,

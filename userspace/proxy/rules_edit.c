@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Rules that change a message or a variable. An edit that fails (no memory, a byte that must not be in
- * a header) leaves the message as it was and is counted: failed_rewrites.
+ * Rules that change a message or a variable. An edit that fails (no memory or room, a byte that must not be in
+ * a header) leaves the message as it was and is counted: failed_rewrites. Of a message it is an error of ours, too, unless
+ * the rule stands behind `strict-mode off`.
  */
 #include <errno.h>
 
@@ -16,6 +17,18 @@ static enum rule_verdict edit_done(struct stream *st, int r)
 			ctr_add(&st->w->ctr->alloc_failures, 1);
 	}
 	return RULE_NEXT;
+}
+
+static enum rule_verdict rewrite_done(struct stream *st, int r, enum step *ret_step)
+{
+	(void)edit_done(st, r);
+	if (likely(!r) || !st->is_strict)
+		return RULE_NEXT;
+	/* The answer goes as far as it can: a rule that fails on it again is no reason for another. */
+	st->has_failed_rewrite = true;
+	STREAM_COUNT(st, internal_errors, 1);
+	*ret_step = stream_fail(st, 'P', 500);
+	return RULE_STEP;
 }
 
 /* No control bytes, no blanks: what may stand in a request line. */
@@ -37,10 +50,12 @@ enum rule_verdict rule_header_edit(struct stream *st, const struct conf_proxy *p
 	if (!is_fixed)
 		value = logfmt_eval_str(r->fmt, stream_subject(st));
 	if (!value.p)
-		return edit_done(st, -ENOMEM);
-	return edit_done(st, r->action == ACTION_SET_HEADER
-				     ? http_msg_set_named(m, &r->header, value, is_fixed)
-				     : http_msg_add_named(m, &r->header, value, is_fixed));
+		return rewrite_done(st, -ENOMEM, ret_step);
+	return rewrite_done(st,
+			    r->action == ACTION_SET_HEADER
+				    ? http_msg_set_named(m, &r->header, value, is_fixed)
+				    : http_msg_add_named(m, &r->header, value, is_fixed),
+			    ret_step);
 }
 
 static bool name_matches(struct str name, struct str want, enum conf_match how)
@@ -60,7 +75,7 @@ static bool name_matches(struct str name, struct str want, enum conf_match how)
 
 /* Names are in lower case for the expression, as in HAProxy. */
 static enum rule_verdict del_by_regex(struct stream *st, const struct conf_rule *r,
-				      struct http_msg *m)
+				      struct http_msg *m, enum step *ret_step)
 {
 	size_t pairs[REGEX_PAIRS * 2];
 
@@ -72,7 +87,7 @@ static enum rule_verdict del_by_regex(struct stream *st, const struct conf_rule 
 			continue;
 		name = arena_str(&st->arena, f->name);
 		if (!name.p)
-			return edit_done(st, -ENOMEM);
+			return rewrite_done(st, -ENOMEM, ret_step);
 		for (size_t k = 0; k < name.len; k++)
 			((char *)(uintptr_t)name.p)[k] = str_lower_char(name.p[k]);
 		if (regex_find(r->re, name, 0, pairs))
@@ -92,7 +107,7 @@ enum rule_verdict rule_header_del(struct stream *st, const struct conf_proxy *px
 		return RULE_NEXT;
 	}
 	if (r->match == MATCH_REG)
-		return del_by_regex(st, r, m);
+		return del_by_regex(st, r, m, ret_step);
 	for (unsigned i = 0; i < m->n_fields; i++)
 		if (!m->fields[i].is_removed &&
 		    name_matches(m->fields[i].name, want, (enum conf_match)r->match))
@@ -200,14 +215,15 @@ enum rule_verdict rule_replace_header(struct stream *st, const struct conf_proxy
 		if (f->is_removed || !str_is_case_eq(f->name, want))
 			continue;
 		if (r->action == ACTION_REPLACE_VALUE) {
-			edit_done(st, replace_items(st, r, f));
-			continue;
+			n = replace_items(st, r, f);
+		} else {
+			n = replace_whole(st, r, f->value, &new);
+			if (n > 0 && is_value(new))
+				m->fields[i].value = new;
+			n = n > 0 && !is_value(new) ? -EINVAL : n < 0 ? n : 0;
 		}
-		n = replace_whole(st, r, f->value, &new);
-		if (n > 0 && is_value(new))
-			m->fields[i].value = new;
-		else if (n)
-			edit_done(st, n < 0 ? n : -EINVAL);
+		if (n && rewrite_done(st, n, ret_step) == RULE_STEP)
+			return RULE_STEP;
 	}
 	return RULE_NEXT;
 }
@@ -320,9 +336,9 @@ enum rule_verdict rule_uri_edit(struct stream *st, const struct conf_proxy *px,
 
 	if (r->action == ACTION_REPLACE_PATH || r->action == ACTION_REPLACE_PATHQ ||
 	    r->action == ACTION_REPLACE_URI)
-		return edit_done(st, uri_replace(st, r));
+		return rewrite_done(st, uri_replace(st, r), ret_step);
 	v = logfmt_eval_str(r->fmt, stream_subject(st));
-	return edit_done(st, v.p ? uri_set(st, r, v) : -ENOMEM);
+	return rewrite_done(st, v.p ? uri_set(st, r, v) : -ENOMEM, ret_step);
 }
 
 enum rule_verdict rule_set_status(struct stream *st, const struct conf_proxy *px,
@@ -334,7 +350,7 @@ enum rule_verdict rule_set_status(struct stream *st, const struct conf_proxy *px
 	bool was_bare = m->status < 200 || m->status == 204 || m->status == 304;
 
 	if (is_bare != was_bare)
-		return edit_done(st, -EINVAL);
+		return rewrite_done(st, -EINVAL, ret_step);
 	m->status = (uint16_t)r->number;
 	m->reason = r->name ? str_from_cstr(r->name) : http_status_reason(r->number);
 	return RULE_NEXT;

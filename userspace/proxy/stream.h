@@ -252,6 +252,9 @@ struct stream {
 	uint8_t coding; /* enum http_coding that the client is offered */
 	struct compress *compress, *compress_req; /* the response, the request is being encoded */
 	uint8_t log_level; /* 0xff: not set by a rule; 0xfe: silent */
+	bool is_strict; /* of the list of rules that runs: a rewrite that fails is an error */
+	bool has_failed_rewrite; /* such an error is being answered */
+	struct http_msg *hints; /* early hints that are being gathered; early_hint.c */
 	char zero_end[0];
 	/* --- initialised by their own functions ------------------------------------------------------ */
 	struct side front, back;
@@ -393,9 +396,12 @@ typedef enum rule_verdict rule_fn(struct stream *st, const struct conf_proxy *px
 				  const struct conf_rule *r, struct http_msg *m,
 				  enum step *ret_step);
 extern rule_fn rule_header_edit, rule_header_del, rule_replace_header, rule_uri_edit,
-	rule_set_status, rule_pattern, rule_var, rule_capture, rule_addr,
+	rule_set_status, rule_pattern, rule_early_hint, rule_var, rule_capture, rule_addr,
 	rule_mark, /* rules_conn.c */
 	rule_wait_for_body, rule_pause; /* body.c: RULE_WAIT until st->wait_until_ns */
+
+/* early_hint.c: sends what is in st->hints. False: the client is gone. */
+bool early_hints_send(struct stream *st);
 
 /* subject.c */
 const struct subject *stream_subject(struct stream *st); /* refreshed */

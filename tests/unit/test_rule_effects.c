@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* links: proxy lb net conf expr http ev base */
+/* What single rules do to an exchange: rewrites that fail, strict-mode; early hints. */
+#include "unit/proxy_env.h"
+
+static struct env env;
+static struct origin origin;
+static uint16_t port;
+
+static void serve_hello(struct origin *o, int fd)
+{
+	char buf[8192];
+	ssize_t n;
+
+	while ((n = recv(fd, buf, sizeof(buf) - 1, 0)) > 0) {
+		buf[n] = '\0';
+		origin_note(o, buf);
+		send_text(fd, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: 1\r\n\r\nhello");
+	}
+}
+
+static void start(const char *global, const char *lines)
+{
+	static char text[32768];
+
+	origin_start(&origin, serve_hello);
+	port = free_port();
+	snprintf(text, sizeof(text),
+		 "%sdefaults\n mode http\n timeout client 3s\n timeout server 3s\n timeout connect "
+		 "1s\nlisten px\n bind 127.0.0.1:%u\n server s 127.0.0.1:%u\n%s",
+		 global, port, origin.port, lines);
+	env_start(&env, 1, text);
+}
+
+static void stop(void)
+{
+	env_stop(&env);
+	origin_stop(&origin);
+}
+
+static char *get(const char *path)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+		 path);
+	return ask_once(port, text);
+}
+
+static struct hg_l7_counters sum(void)
+{
+	return env_sum(&env, lb_find_backend(&env.registry, STR("px")), true);
+}
+
+/* --- strict-mode -------------------------------------------------------------------------------- */
+
+/* Rewrites that fail: what would not be a request or a response any more, and more fields than there is room for. */
+static void test_strict(void **state)
+{
+	static const struct {
+		const char *set, *rule;
+		unsigned times;
+	} cases[] = {
+		{ "http-request", "set-path %[req.hdr(none)]", 1 },
+		{ "http-request", "replace-path .* %[req.hdr(none)]", 1 },
+		{ "http-request", "set-method CONNECT", 1 },
+		{ "http-request", "add-header X 1", 270 },
+		{ "http-response", "add-header X 1", 270 },
+		{ "http-response", "set-status 204", 1 },
+		{ "http-after-response", "add-header X 1", 270 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		static char text[32768];
+		const char *set = cases[i].set;
+		struct hg_l7_counters c;
+		int len;
+
+		/* Every list begins strict, and is so up to `off`. */
+		len = snprintf(text, sizeof(text), " %s strict-mode off if { path /off }\n", set);
+		for (unsigned k = 0; k < cases[i].times; k++)
+			len += snprintf(text + len, sizeof(text) - (size_t)len, " %s %s\n", set,
+					cases[i].rule);
+		start("global\n tune.http.maxhdr 4\n", text);
+		for (int round = 0; round < 2; round++) {
+			if (!strstr(get("/on"), "HTTP/1.1 500 "))
+				fail_msg("%s %s", set, cases[i].rule);
+			assert_non_null(strstr(get("/off"), "HTTP/1.1 200 OK\r\n"));
+		}
+		c = sum();
+		assert_true(c.failed_rewrites >= 4);
+		assert_int_equal(c.internal_errors, 2);
+		assert_int_equal(c.hrsp_5xx, 2);
+		assert_int_equal(c.hrsp_2xx, 2);
+		stop();
+	}
+}
+
+/* What is no rewrite of a message does not fail it. */
+static void test_not_strict(void **state)
+{
+	start("", " http-request return status 200 if { path /own }\n"
+		  " http-request set-var(txn.none) req.hdr(none)\n"
+		  " http-request del-header none\n"
+		  " http-request replace-header none a b\n");
+	assert_non_null(strstr(get("/"), "200 OK"));
+	assert_non_null(strstr(get("/own"), "200 OK"));
+	assert_int_equal(sum().failed_rewrites, 0);
+	stop();
+}
+
+/* --- early hints -------------------------------------------------------------------------------- */
+
+static unsigned count(const char *text, const char *needle)
+{
+	unsigned n = 0;
+
+	for (const char *p = text; (p = strcasestr(p, needle)); p++)
+		n++;
+	return n;
+}
+
+static void test_hints(void **state)
+{
+	const char *a, *second;
+
+	start("", " http-request early-hint Link \"</a.css>; rel=preload\"\n"
+		  " http-request early-hint Link \"<%[path].js>; rel=preload\"\n"
+		  " http-request early-hint X-Enc %[str(a%0ab),url_dec]\n"
+		  " http-request early-hint X-Not no if { path /never }\n"
+		  " http-request set-header X-Q 1\n"
+		  " http-request early-hint Link </b.css> if { path /two }\n"
+		  " http-request deny if { path /no }\n"
+		  " http-request early-hint Link </c.css> if { path /three }\n");
+	a = get("/one");
+	assert_int_equal(strncmp(a, "HTTP/1.1 103 Early Hints\r\n", 26), 0);
+	assert_int_equal(count(a, "HTTP/1.1 "), 2);
+	assert_non_null(strcasestr(a, "link: </a.css>; rel=preload\r\n"));
+	assert_non_null(strcasestr(a, "link: </one.js>; rel=preload\r\n"));
+	assert_int_equal(count(a, "x-not"), 0);
+	assert_non_null(strcasestr(a, "x-enc: a%0Ab\r\n"));
+	assert_int_equal(count(a, "content-length"), 1);
+	assert_non_null(strstr(a, "\r\n\r\nhello"));
+	/* What is no hint, also a rule that does not apply, ends the group. */
+	a = get("/two");
+	assert_int_equal(count(a, "HTTP/1.1 103 "), 2);
+	second = strstr(a + 1, "HTTP/1.1 103 ");
+	assert_int_equal(strncmp(second, "HTTP/1.1 103 Early Hints\r\n", 26), 0);
+	assert_non_null(strcasestr(second, "link: </b.css>\r\n\r\nHTTP/1.1 200 OK"));
+	assert_int_equal(count(get("/three"), "HTTP/1.1 103 "), 2);
+	a = get("/no");
+	assert_int_equal(count(a, "HTTP/1.1 103 "), 1);
+	assert_int_equal(count(a, "HTTP/1.1 403 "), 1);
+	/* HTTP/1.0 does not know them. */
+	a = ask_once(port, "GET /two HTTP/1.0\r\nConnection: close\r\n\r\n");
+	assert_int_equal(count(a, "HTTP/1.1 "), 1);
+	assert_int_equal(count(a, "early"), 0);
+	assert_int_equal(sum().hrsp_1xx, 6);
+	assert_int_equal(sum().hrsp_2xx, 4);
+	stop();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_strict),
+		cmocka_unit_test(test_not_strict),
+		cmocka_unit_test(test_hints),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
