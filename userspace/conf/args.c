@@ -9,7 +9,7 @@
 #include <pwd.h>
 #include <stdio.h>
 
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 #define MS 1000000ull
 
@@ -265,6 +265,8 @@ int keyword_apply(struct parser *ps, struct line *l, void *obj, const struct key
 	case ARG_TIME_S:
 		return arg_time(ps, l, 1000 * MS, field);
 	case ARG_STRING:
+		if (kw->min)
+			return arg_path(ps, l, kw->args, (enum path_kind)kw->min, field);
 		return arg_string(ps, l, kw->args ? kw->args : "a value", field);
 	case ARG_REST:
 		*(char **)field = line_join(ps, l, l->at);

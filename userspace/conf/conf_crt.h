@@ -9,6 +9,7 @@ struct conf_crt {
 	struct conf_pos pos;
 	struct str name; /* "@store/alias"; without both the path of its certificate */
 	char *crt, *key, *ocsp, *issuer, *sctl; /* paths; NULL: not given */
+	char *written; /* the certificate as the line calls it */
 	char *alias;
 };
 

@@ -316,6 +316,9 @@ struct parser {
 	struct if_level ifs[CONF_MAX_NESTED_IF];
 	unsigned n_ifs, n_outer_ifs; /* of this file and those that include it; of those only */
 	unsigned n_included; /* files, so far */
+	uint8_t default_path; /* enum default_path */
+	const char *path_origin; /* of DEFAULT_PATH_ORIGIN */
+	const char *main_file; /* the one that is read, not what it includes; NULL: a text */
 	struct include *include; /* the line that includes this file, NULL: none */
 	/* the section */
 	uint16_t section; /* enum section_bits, 0: none yet, or one that is skipped */

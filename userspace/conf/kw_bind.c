@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 #define AT(field) .offset = offsetof(struct conf_bind, field)
 
@@ -115,7 +115,7 @@ static int parse_crt(struct parser *ps, struct line *l, void *obj, const struct 
 {
 	struct conf_bind *b = obj;
 	char **more, *name;
-	int r = arg_string(ps, l, "a file or directory", &name);
+	int r = arg_path(ps, l, "a file or directory", PATH_CRT, &name);
 
 	if (r)
 		return r;
@@ -150,12 +150,12 @@ static const struct keyword rows[] = {
 	{ NAME("crt"), SEC_BIND, ARG_FUNC, .parse = parse_crt, .grade = '1',
 	  .args = "<file|directory>",
 	  .help = "certificate, key and chain; may be given several times" },
-	{ NAME("crt-list"), SEC_BIND, ARG_STRING, AT(crt_list), .grade = '1', .args = "<file>",
-	  .help = "file that lists certificates with options and names" },
-	{ NAME("default-crt"), SEC_BIND, ARG_STRING, AT(default_crt), .grade = '2',
+	{ NAME("crt-list"), SEC_BIND, ARG_STRING, AT(crt_list), .min = PATH_CRT, .grade = '1',
+	  .args = "<file>", .help = "file that lists certificates with options and names" },
+	{ NAME("default-crt"), SEC_BIND, ARG_STRING, AT(default_crt), .min = PATH_CRT, .grade = '2',
 	  .args = "<file>", .help = "certificate for clients that name none of the others" },
-	{ NAME("tls-ticket-keys"), SEC_BIND, ARG_STRING, AT(ticket_keys), .grade = '2',
-	  .args = "<file>",
+	{ NAME("tls-ticket-keys"), SEC_BIND, ARG_STRING, AT(ticket_keys), .min = PATH_FILE,
+	  .grade = '2', .args = "<file>",
 	  .help = "keys of session tickets, in base64, one per line; the last but one encrypts" },
 	{ NAME("accept-proxy"), SEC_BIND, ARG_FLAG, AT(accept_proxy), .grade = '1',
 	  .help = "connections begin with a PROXY header" },

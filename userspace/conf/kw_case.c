@@ -2,7 +2,7 @@
 /* h1-case-adjust: how names of fields are written for HTTP/1 peers that look at their case. */
 #include <errno.h>
 
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 /* From "content-type" to "Content-Type"; 0, -ENOMEM, or why not. */
 static int add_name(struct parser *ps, struct str from, struct str to, const char **ret_why)
@@ -60,7 +60,7 @@ static int parse_case_file(struct parser *ps, struct line *l, void *obj, const s
 
 	if (r)
 		return r;
-	if (conf_read_file(&ps->conf->arena, path, &text, &err))
+	if (conf_read_path(ps, &ps->conf->arena, path, &text, &err))
 		return conf_fail(ps, l, l->at - 1, "%s", err.text);
 	while (r == 0 && text.p && text.len) {
 		const char *why = NULL;

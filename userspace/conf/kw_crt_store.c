@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 struct conf_crt_store {
 	struct list link;
@@ -13,6 +13,11 @@ struct conf_crt_store {
 	char *crt_base, *key_base; /* NULL: as global says */
 	struct list crts; /* conf_crt */
 };
+
+const char *crt_store_base(const struct conf_crt_store *cs, bool of_keys)
+{
+	return of_keys ? cs->key_base : cs->crt_base;
+}
 
 int crt_store_open(struct parser *ps, struct line *l)
 {
@@ -52,6 +57,10 @@ static int parse_load(struct parser *ps, struct line *l, void *obj, const struct
 		return conf_fail(ps, l, 0, "'load' needs 'crt <file>'");
 	if (c->alias && strchr(c->alias, '/'))
 		return conf_fail(ps, l, 0, "an alias has no '/'");
+	c->written = c->crt;
+	c->crt = conf_path(ps, PATH_CRT, c->crt);
+	if (!c->crt)
+		return -ENOMEM;
 	list_push_back(&cs->crts, &c->link);
 	return 0;
 }
@@ -63,14 +72,14 @@ static int parse_load(struct parser *ps, struct line *l, void *obj, const struct
 static const struct keyword load_rows[] = {
 	{ NAME("crt"), SEC_LOAD, ARG_STRING, AT(crt), .grade = '2', .args = "<file>",
 	  .help = "the certificate, and what else the file holds" },
-	{ NAME("key"), SEC_LOAD, ARG_STRING, AT(key), .grade = '2', .args = "<file>",
-	  .help = "its private key, whatever the file of the certificate holds" },
-	{ NAME("ocsp"), SEC_LOAD, ARG_STRING, AT(ocsp), .grade = '2', .args = "<file>",
-	  .help = "its OCSP response" },
-	{ NAME("issuer"), SEC_LOAD, ARG_STRING, AT(issuer), .grade = '2', .args = "<file>",
-	  .help = "the certificate of its issuer, to know its OCSP response by" },
-	{ NAME("sctl"), SEC_LOAD, ARG_STRING, AT(sctl), .grade = '2', .args = "<file>",
-	  .help = "its signed certificate timestamps" },
+	{ NAME("key"), SEC_LOAD, ARG_STRING, AT(key), .min = PATH_KEY, .grade = '2',
+	  .args = "<file>", .help = "its private key, whatever the file of the certificate holds" },
+	{ NAME("ocsp"), SEC_LOAD, ARG_STRING, AT(ocsp), .min = PATH_CRT, .grade = '2',
+	  .args = "<file>", .help = "its OCSP response" },
+	{ NAME("issuer"), SEC_LOAD, ARG_STRING, AT(issuer), .min = PATH_CRT, .grade = '2',
+	  .args = "<file>", .help = "the certificate of its issuer, to know its OCSP response by" },
+	{ NAME("sctl"), SEC_LOAD, ARG_STRING, AT(sctl), .min = PATH_CRT, .grade = '2',
+	  .args = "<file>", .help = "its signed certificate timestamps" },
 	{ NAME("alias"), SEC_LOAD, ARG_STRING, AT(alias), .grade = '2', .args = "<name>",
 	  .help = "what it is called elsewhere: `@<section>/<name>`, or `@/<name>`" },
 };
@@ -79,10 +88,12 @@ const struct keyword_table conf_kw_crt_load = KEYWORDS("load option", load_rows,
 						       .refused = load_refused);
 
 static const struct keyword rows[] = {
-	{ NAME("crt-base"), SEC_CRT_STORE, ARG_STRING, SAT(crt_base), .grade = '2',
-	  .args = "<directory>", .help = "where relative names of this section start" },
-	{ NAME("key-base"), SEC_CRT_STORE, ARG_STRING, SAT(key_base), .grade = '2',
-	  .args = "<directory>", .help = "where relative `key` names of this section start" },
+	{ NAME("crt-base"), SEC_CRT_STORE, ARG_STRING, SAT(crt_base), .min = PATH_FILE,
+	  .grade = '2', .args = "<directory>",
+	  .help = "where relative names of this section start" },
+	{ NAME("key-base"), SEC_CRT_STORE, ARG_STRING, SAT(key_base), .min = PATH_FILE,
+	  .grade = '2', .args = "<directory>",
+	  .help = "where relative `key` names of this section start" },
 	{ NAME("load"), SEC_CRT_STORE, ARG_FUNC, .parse = parse_load, .grade = '2',
 	  .args = "crt <file> [key <file>] [ocsp <file>] [issuer <file>] [sctl <file>] [alias "
 		  "<name>]",
@@ -131,17 +142,18 @@ static int parse_extra(struct parser *ps, struct line *l, void *obj, const struc
 }
 
 static const struct keyword global_rows[] = {
-	{ NAME("key-base"), SEC_GLOBAL, ARG_STRING, GT(key_base), .grade = '2',
+	{ NAME("key-base"), SEC_GLOBAL, ARG_STRING, GT(key_base), .min = PATH_FILE, .grade = '2',
 	  .args = "<directory>", .help = "where relative `key` names of crt-stores start" },
 	{ NAME("ssl-load-extra-files"), SEC_GLOBAL, ARG_FUNC, .parse = parse_extra, .grade = '2',
 	  .args = "none|all|bundle|sctl|ocsp|issuer|key...", .def = "all",
 	  .help = "which files beside a certificate are looked for" },
 	{ NAME("ssl-load-extra-del-ext"), SEC_GLOBAL, ARG_FLAG, GT(drops_ext), .grade = '2',
 	  .help = "site.key instead of site.crt.key" },
-	{ NAME("issuers-chain-path"), SEC_GLOBAL, ARG_STRING, GT(issuers), .grade = '2',
-	  .args = "<directory>", .help = "chains for certificates that come without theirs" },
-	{ NAME("ssl-dh-param-file"), SEC_GLOBAL, ARG_STRING, GT(dh_params), .grade = '2',
-	  .args = "<file>", .help = "parameters for DHE ciphers, in PEM" },
+	{ NAME("issuers-chain-path"), SEC_GLOBAL, ARG_STRING, GT(issuers), .min = PATH_FILE,
+	  .grade = '2', .args = "<directory>",
+	  .help = "chains for certificates that come without theirs" },
+	{ NAME("ssl-dh-param-file"), SEC_GLOBAL, ARG_STRING, GT(dh_params), .min = PATH_FILE,
+	  .grade = '2', .args = "<file>", .help = "parameters for DHE ciphers, in PEM" },
 };
 const struct keyword_table conf_kw_crt_files = KEYWORDS("keyword", global_rows);
 
@@ -161,7 +173,6 @@ static int finish_crt(struct parser *ps, struct conf_crt_store *cs, struct conf_
 	const char *base = cs->crt_base ? cs->crt_base : g->crt_base;
 	const char *key_base = cs->key_base ? cs->key_base : g->crt_files.key_base;
 	const struct conf_crt *twin;
-	char *crt = c->crt;
 
 	if (place(ps, &c->crt, base) || place(ps, &c->key, key_base) || place(ps, &c->ocsp, base) ||
 	    place(ps, &c->issuer, base) || place(ps, &c->sctl, base))
@@ -169,7 +180,7 @@ static int finish_crt(struct parser *ps, struct conf_crt_store *cs, struct conf_
 	c->name = str_from_cstr(c->crt);
 	if (c->alias || cs->name[0])
 		c->name = arena_printf(&ps->conf->arena, "@%s/%s", cs->name,
-				       c->alias ? c->alias : crt);
+				       c->alias ? c->alias : c->written);
 	if (!c->name.p)
 		return -ENOMEM;
 	twin = names_find(ps->crt_names, c->name);

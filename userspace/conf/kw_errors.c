@@ -6,7 +6,7 @@
  */
 #include <errno.h>
 
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 static const uint16_t codes[CONF_ERROR_CODES] = { 200, 400, 401, 403, 404, 405, 407, 408, 410,
 						  413, 422, 425, 429, 500, 501, 502, 503, 504 };
@@ -122,7 +122,7 @@ int parse_reply_file(struct parser *ps, struct line *l, struct conf_reply *r)
 
 	if (ret)
 		return ret;
-	ret = conf_read_file(&ps->arena, path.p, &text, &err);
+	ret = conf_read_path(ps, &ps->arena, path.p, &text, &err);
 	if (ret == -ENOMEM)
 		return ret;
 	if (ret)

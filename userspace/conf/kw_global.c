@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <headgate/limits.h>
 
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 #define AT(field) .offset = offsetof(struct conf_global, field)
 #define G	  SEC_GLOBAL
@@ -241,6 +241,10 @@ static const struct keyword rows[] = {
 	  .help = "entries that one stream may track: track-sc0 and so on" },
 	{ NAME("h2-workaround-bogus-websocket-clients"), G, ARG_FLAG, AT(h2_no_websockets),
 	  .grade = '2', .help = "clients are not told that HTTP/2 carries WebSockets" },
+	{ NAME("default-path"), G, ARG_FUNC, .parse = parse_default_path, .grade = '2',
+	  .args = "current|config|parent|origin <path>", .def = "current",
+	  .help = "where relative names of files begin in the lines that follow: the process's "
+		  "directory, that of the file they stand in, the one above that, <path>" },
 	{ NAME("zero-warning"), G, ARG_FUNC, .parse = parse_zero_warning, .grade = '2',
 	  .help = "any warning makes loading fail" },
 };
@@ -307,11 +311,13 @@ static const char *const noop[] = {
 	NULL,
 };
 static const char *const pending[] = {
-	"fd-hard-limit",	"default-path",	       "h1-accept-payload-with-any-method",
-	"close-spread-time",	"noreuseport",	       "http-err-codes",
-	"http-fail-codes",	"tune.http.cookielen", "tune.http.logurilen",
-	"tune.peers.*",		"tune.maxconn",	       "limited-quic",
-	"pp2-never-send-local", "tune.defaults.purge", NULL,
+	"fd-hard-limit",       "h1-accept-payload-with-any-method",
+	"close-spread-time",   "noreuseport",
+	"http-err-codes",      "http-fail-codes",
+	"tune.http.cookielen", "tune.http.logurilen",
+	"tune.peers.*",	       "tune.maxconn",
+	"limited-quic",	       "pp2-never-send-local",
+	"tune.defaults.purge", NULL,
 };
 static const char *const refused[] = {
 	"lua-*",	  "tune.lua.*",	   "tune.quic.*",	 "deviceatlas-*",

@@ -9,7 +9,7 @@
 
 #include <headgate/live.h>
 
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 /* --- prefixes --------------------------------------------------------------------------------------- */
 
@@ -142,7 +142,7 @@ static int parse_prefix_file(struct parser *ps, struct line *l, struct conf_pref
 
 	if (r)
 		return r;
-	r = conf_read_file(&ps->arena, path, &text, &err);
+	r = conf_read_path(ps, &ps->arena, path, &text, &err);
 	if (r == -ENOMEM)
 		return r;
 	if (r)

@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 int escape_percent(struct parser *ps, struct str text, struct str *ret)
 {
@@ -31,7 +31,7 @@ static int read_body(struct parser *ps, struct line *l, struct str *ret)
 
 	if (r)
 		return r;
-	r = conf_read_file(&ps->conf->arena, path.p, ret, &err);
+	r = conf_read_path(ps, &ps->conf->arena, path.p, ret, &err);
 	if (r == -ENOMEM)
 		return r;
 	return r ? conf_fail(ps, l, l->at - 1, "%s", err.text) : 0;

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 #define AT(field) .offset = offsetof(struct conf_server, field)
 
@@ -263,8 +263,8 @@ static const struct keyword rows[] = {
 	{ NAME("on-marked-up"), SEC_SRV, ARG_FUNC, AT(on_marked_up_shutdown_backup), .min = 1,
 	  .parse = parse_on_marked, .grade = '1', .args = "shutdown-backup-sessions",
 	  .help = "connections of backup servers are closed when this one is up" },
-	{ NAME("crt"), SEC_SRV, ARG_STRING, AT(crt), .grade = '1', .args = "<file>",
-	  .help = "certificate shown to the server" },
+	{ NAME("crt"), SEC_SRV, ARG_STRING, AT(crt), .min = PATH_CRT, .grade = '1',
+	  .args = "<file>", .help = "certificate shown to the server" },
 	{ NAME("quic-id"), SEC_SERVER, ARG_FUNC, .parse = parse_quic_id, .grade = '1',
 	  .args = "<number>", .help = "mode l4: this server in connection ids of QUIC" },
 	{ NAME("verifyhost"), SEC_SRV, ARG_STRING, AT(verifyhost), .grade = '1', .args = "<name>",

@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 #define AT(field) .offset = offsetof(struct conf_tls, field)
 #define BS	  (SEC_BIND | SEC_SRV)
@@ -194,12 +194,14 @@ static const struct keyword rows[] = {
 	  .help = "it may not, even if the defaults say otherwise" },
 	{ NAME("sigalgs"), BS, ARG_STRING, AT(sigalgs), .grade = '2', .args = "<list>",
 	  .help = "signature algorithms" },
-	{ NAME("ca-file"), BS, ARG_STRING, AT(ca_file), .grade = '1', .args = "<file>",
+	{ NAME("ca-file"), BS, ARG_STRING, AT(ca_file), .min = PATH_CA, .grade = '1',
+	  .args = "<file>",
 	  .help = "authorities that certificates of the other side may come from" },
-	{ NAME("ca-verify-file"), SEC_BIND, ARG_STRING, AT(ca_verify_file), .grade = '2',
-	  .args = "<file>", .help = "the same, but not sent as a list to the client" },
-	{ NAME("crl-file"), BS, ARG_STRING, AT(crl_file), .grade = '1', .args = "<file>",
-	  .help = "revoked certificates" },
+	{ NAME("ca-verify-file"), SEC_BIND, ARG_STRING, AT(ca_verify_file), .min = PATH_CA,
+	  .grade = '2', .args = "<file>",
+	  .help = "the same, but not sent as a list to the client" },
+	{ NAME("crl-file"), BS, ARG_STRING, AT(crl_file), .min = PATH_CA, .grade = '1',
+	  .args = "<file>", .help = "revoked certificates" },
 	{ NAME("verify"), SEC_BIND, ARG_ENUM, AT(verify), .values = verify_bind, .grade = '1',
 	  .args = "none|optional|required", .def = "none", .help = "certificates of clients" },
 	{ NAME("verify"), SEC_SRV, ARG_ENUM, AT(verify), .values = verify_server, .grade = '1',
@@ -295,9 +297,9 @@ static const struct keyword global_rows[] = {
 	{ NAME("ssl-server-verify"), SEC_GLOBAL, ARG_ENUM, GT(server_tls.verify),
 	  .values = verify_default, .grade = '1', .args = "none|required", .def = "required",
 	  .help = "are certificates of servers checked" },
-	{ NAME("ca-base"), SEC_GLOBAL, ARG_STRING, GT(ca_base), .grade = '1', .args = "<directory>",
-	  .help = "where relative `ca-file` names start" },
-	{ NAME("crt-base"), SEC_GLOBAL, ARG_STRING, GT(crt_base), .grade = '1',
+	{ NAME("ca-base"), SEC_GLOBAL, ARG_STRING, GT(ca_base), .min = PATH_FILE, .grade = '1',
+	  .args = "<directory>", .help = "where relative `ca-file` names start" },
+	{ NAME("crt-base"), SEC_GLOBAL, ARG_STRING, GT(crt_base), .min = PATH_FILE, .grade = '1',
 	  .args = "<directory>", .help = "where relative `crt` names start" },
 	{ NAME("tune.ssl.default-dh-param"), SEC_GLOBAL, ARG_UINT, GT(dh_param), NUMBER(1024, 8192),
 	  .grade = '1', .args = "<bits>", .def = "2048", .help = "size of ephemeral DH keys" },

@@ -6,7 +6,7 @@
  */
 #include <errno.h>
 
-#include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 #define S 1000000000ull
 
@@ -365,7 +365,7 @@ static int read_pattern_file(struct expr_env *env, struct str path, struct str *
 	struct expr_owner *o = env->owner;
 	char *name = arena_strdup(&o->ps->arena, path);
 
-	return name ? conf_read_file(env->arena, name, ret_text, err) : -ENOMEM;
+	return name ? conf_read_path(o->ps, env->arena, name, ret_text, err) : -ENOMEM;
 }
 
 static struct str env_of_parser(struct expr_env *env, struct str name)

@@ -99,6 +99,7 @@ static int load_file(struct parser *ps, const char *path)
 	ps->file = arena_strdup(&ps->conf->arena, str_from_cstr(path));
 	if (!ps->file)
 		return -ENOMEM;
+	ps->main_file = ps->file;
 	ps->file_no++;
 	r = conf_read_file(&ps->arena, path, &text, &err);
 	if (r == -ENOMEM)
