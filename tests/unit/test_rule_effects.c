@@ -160,12 +160,97 @@ static void test_hints(void **state)
 	stop();
 }
 
+/* --- balance url_param … check_post --------------------------------------------------------------- */
+
+static unsigned who_answers(struct origin *o, unsigned n, const char *first, const char *rest)
+{
+	unsigned before[4], who = n;
+	int fd = tcp_connect(port);
+
+	for (unsigned i = 0; i < n; i++)
+		before[i] = (unsigned)atomic_load(&o[i].n_requests);
+	send_text(fd, first);
+	if (rest) {
+		env_spin(&env, 20);
+		for (unsigned i = 0; i < n; i++)
+			assert_int_equal(atomic_load(&o[i].n_requests), before[i]);
+		send_text(fd, rest);
+	}
+	assert_non_null(strstr(recv_until(fd, "hello", 1), "200 OK"));
+	close(fd);
+	for (unsigned i = 0; i < n; i++)
+		if ((unsigned)atomic_load(&o[i].n_requests) != before[i])
+			who = i;
+	assert_true(who < n);
+	return who;
+}
+
+/* Who has the parameter in the body goes where it goes with the same in the URL; the body is waited for. */
+static void test_check_post(void **state)
+{
+	struct origin *o = calloc(4, sizeof(*o));
+	unsigned seen = 0;
+	char text[2048];
+
+	for (unsigned i = 0; i < 4; i++)
+		origin_start(&o[i], serve_hello);
+	port = free_port();
+	snprintf(
+		text, sizeof(text),
+		"defaults\n mode http\n timeout client 3s\n timeout server 3s\n timeout connect "
+		"1s\nlisten px\n bind 127.0.0.1:%u\n balance url_param id check_post 64\n server a "
+		"127.0.0.1:%u\n server b 127.0.0.1:%u\n server c 127.0.0.1:%u\n server d "
+		"127.0.0.1:%u\n",
+		port, o[0].port, o[1].port, o[2].port, o[3].port);
+	env_start(&env, 1, text);
+	for (unsigned i = 0; i < 12; i++) {
+		char url[128], post[256], rest[64], body[64];
+		unsigned who;
+
+		snprintf(url, sizeof(url), "GET /?id=v%u HTTP/1.1\r\nHost: a\r\n\r\n", i * 7);
+		who = who_answers(o, 4, url, NULL);
+		seen |= 1u << who;
+		snprintf(body, sizeof(body), "uid=1&id=v%u&x=y", i * 7);
+		snprintf(post, sizeof(post),
+			 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n%.8s",
+			 strlen(body), body);
+		assert_int_equal(who_answers(o, 4, post, body + 8), who);
+		snprintf(
+			post, sizeof(post),
+			"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%zx\r\n%s",
+			strlen(body), body);
+		snprintf(rest, sizeof(rest), "\r\n0\r\n\r\n");
+		assert_int_equal(who_answers(o, 4, post, rest), who);
+		/* What the URL says counts first; its body need not be there. */
+		snprintf(post, sizeof(post),
+			 "POST /?id=v%u HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n", i * 7);
+		strcat(post, "id=abc");
+		assert_int_equal(who_answers(o, 4, post, NULL), who);
+	}
+	/* Without a parameter, or in what is no form: in turn. */
+	assert_true(seen & (seen - 1));
+	seen = 0;
+	for (unsigned i = 0; i < 8; i++)
+		seen |= 1u << who_answers(o, 4,
+					  i & 1 ? "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: "
+						  "5\r\n\r\nid=/x"
+						: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: "
+						  "0\r\n\r\n",
+					  NULL);
+	assert_int_equal(seen, 15);
+	env_stop(&env);
+	for (unsigned i = 0; i < 4; i++)
+		origin_stop(&o[i]);
+	free(o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_strict),
 		cmocka_unit_test(test_not_strict),
 		cmocka_unit_test(test_hints),
+		cmocka_unit_test(test_check_post),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,7 +106,7 @@ struct conf_balance_params {
 	bool uri_whole, uri_path_only;
 	char *name; /* header or parameter */
 	bool hdr_use_domain_only;
-	uint32_t url_param_check_post;
+	bool check_post; /* url_param: also in the body */
 	struct expr *hash_expr; /* of hash and rdp-cookie */
 };
 

@@ -386,7 +386,8 @@ static void dump_balance(FILE *f, const struct conf_proxy *px)
 	static const char *const functions[] = { "sdbm", "djb2", "wt6", "crc32", "none" };
 	const struct conf_balance_params *b = &px->balance;
 
-	fprintf(f, "  balance %s %s\n", algos[b->algo], b->name ? b->name : "");
+	fprintf(f, "  balance %s %s%s\n", algos[b->algo], b->name ? b->name : "",
+		b->check_post ? " check_post" : "");
 	if (b->hash_type || b->hash_func || b->has_avalanche)
 		fprintf(f, "  hash-type %s %s%s\n", b->hash_type ? "consistent" : "map-based",
 			functions[b->hash_func], b->has_avalanche ? " avalanche" : "");

@@ -70,13 +70,16 @@ static int balance_url_param(struct parser *ps, struct line *l, struct str arg,
 			     struct conf_balance_params *p)
 {
 	struct str name;
+	uint64_t max_wait;
 	int r = line_want(ps, l, "the name of a parameter", &name);
 
 	if (r == 0)
 		r = keep_name(ps, l, name, "the name of a parameter", p);
-	if (r == 0 && str_is_eq(line_peek(l), STR("check_post")))
-		r = conf_fail(ps, l, l->at, "'check_post' is not supported by this version");
-	return r;
+	if (r || !line_accept(l, "check_post"))
+		return r;
+	p->check_post = true;
+	/* How long to wait for, once; HAProxy ignores it, too. */
+	return line_has(l) ? arg_u64(ps, l, 0, UINT32_MAX, &max_wait) : 0;
 }
 
 static int balance_hdr(struct parser *ps, struct line *l, struct str arg,
@@ -168,7 +171,7 @@ static int parse_balance(struct parser *ps, struct line *l, void *obj, const str
 					     "'" STR_FMT "' takes no argument", STR_ARG(name));
 		p->algo = a->algo;
 		p->uri_len = p->uri_depth = 0;
-		p->uri_whole = p->uri_path_only = false;
+		p->uri_whole = p->uri_path_only = p->check_post = false;
 		return a->parse ? a->parse(ps, l, arg, p) : 0;
 	}
 	if (name_pattern_has(algorithms_refused, name))

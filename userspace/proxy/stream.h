@@ -324,6 +324,7 @@ enum step phase_end(struct stream *st); /* stream.c */
 /* stream_srv.c: the server side of a stream */
 /* A line of the stream's configuration, or one that `add server` has made; NULL: neither, or gone. */
 struct server *server_named(struct lb_backend *be, const struct conf_proxy *px, struct str name);
+bool pick_needs_body(const struct stream *st); /* balance url_param … check_post: what it hashes is not in the URL */
 void stream_drop_server_conn(struct stream *st, bool reset);
 void stream_attach_conn(struct stream *st, struct conn *c);
 void stream_detach_conn(struct stream *st); /* the connection is the caller's */

@@ -364,6 +364,10 @@ enum step phase_be_rules(struct stream *st)
 		STREAM_COUNT(st, failed_rewrites, 1);
 		return stream_fail(st, 'R', 500);
 	}
+	if (unlikely(st->be->balance.check_post) && pick_needs_body(st)) {
+		st->after_body = PHASE_PICK;
+		return stream_go(st, PHASE_WAIT_BODY);
+	}
 	return stream_go(st, PHASE_PICK);
 }
 

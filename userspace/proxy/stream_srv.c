@@ -77,6 +77,47 @@ static struct server *pick_rdp(struct stream *st)
 	return NULL;
 }
 
+/* The value of parameter `name`; p NULL: it is not there. */
+static struct str find_param(struct str params, struct str name)
+{
+	while (params.p) {
+		struct str item = str_cut(&params, '&');
+
+		if (str_is_prefix(item, name) && item.len > name.len && item.p[name.len] == '=')
+			return str_from(item, name.len + 1);
+	}
+	return STR_NULL;
+}
+
+static struct str url_param(const struct stream *st)
+{
+	struct str query = str_from(st->req.path, str_find_char(st->req.path, '?'));
+
+	return find_param(str_from(query, 1), str_from_cstr(st->be->balance.name));
+}
+
+bool pick_needs_body(const struct stream *st)
+{
+	return st->req.method == HTTP_METHOD_POST && !url_param(st).p;
+}
+
+static bool is_token_char(char c)
+{
+	char l = str_lower_char(c);
+
+	return (l >= 'a' && l <= 'z') || (c >= '0' && c <= '9') ||
+	       (c && strchr("!#$%&'*+-.^_`|~", c));
+}
+
+/* check_post: a body that is no form has no parameters. */
+static struct str body_param(struct stream *st)
+{
+	struct str v = find_param(st->front.ops->peek_body(&st->front),
+				  str_from_cstr(st->be->balance.name));
+
+	return v.len && !is_token_char(v.p[0]) ? STR_NULL : v;
+}
+
 /* What the algorithm hashes. */
 static void pick_key(struct stream *st, struct lb_request *rq)
 {
@@ -93,25 +134,16 @@ static void pick_key(struct stream *st, struct lb_request *rq)
 		rq->hdr = f ? f->value : STR_NULL;
 		break;
 	}
-	case BALANCE_URL_PARAM: {
-		struct str query = str_from(st->req.path, str_find_char(st->req.path, '?'));
-		struct str name = str_from_cstr(b->name);
-
-		query = str_from(query, 1);
-		while (query.p) {
-			struct str item = str_cut(&query, '&');
-
-			if (str_is_prefix(item, name) && item.len > name.len &&
-			    item.p[name.len] == '=') {
-				rq->hash = lb_hash_key((enum conf_hash_func)b->hash_func,
-						       b->has_avalanche,
-						       str_from(item, name.len + 1));
-				rq->has_hash = true;
-				return;
-			}
-		}
+	case BALANCE_URL_PARAM:
+		key.str = url_param(st);
+		if (!key.str.p && b->check_post && st->req.method == HTTP_METHOD_POST)
+			key.str = body_param(st);
+		if (!key.str.p)
+			break;
+		rq->hash = lb_hash_key((enum conf_hash_func)b->hash_func, b->has_avalanche,
+				       key.str);
+		rq->has_hash = true;
 		break;
-	}
 	case BALANCE_HASH:
 	case BALANCE_RDP_COOKIE:
 		if (!b->hash_expr || expr_eval(b->hash_expr, stream_subject(st), &key) ||
