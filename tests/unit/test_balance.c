@@ -696,6 +696,53 @@ static void test_hash_computed_by_caller(void **state)
 	fx_fini(&f);
 }
 
+/* hash-preserve-affinity: whether the others take what belongs to a full server, and always the same one first. */
+static void test_hash_affinity(void **state)
+{
+	static const uint8_t types[] = { HASH_MAP_BASED, HASH_CONSISTENT };
+
+	for (unsigned t = 0; t < 4; t++) {
+		bool is_maxconn = t & 1;
+		struct fx f;
+		struct lb_request rq;
+		struct queue_entry q = { 0 };
+		struct server *s, *home, *next;
+
+		fx_init(&f, 1, 3);
+		f.s.px.balance.algo = BALANCE_HASH;
+		f.s.px.balance.hash_type = types[t / 2];
+		f.s.px.balance.hash_affinity = is_maxconn ? HASH_AFFINITY_MAXCONN
+							  : HASH_AFFINITY_MAXQUEUE;
+		for (unsigned i = 0; i < 3; i++) {
+			f.s.cs[i].maxconn = 1;
+			f.s.cs[i].maxqueue = 1;
+		}
+		fx_commit(&f);
+		rq = fx_rq(&f);
+		rq.has_hash = true;
+		rq.hash = 1;
+		assert_int_equal(lb_pick(f.be, &rq, &home), LB_PICKED);
+		if (!is_maxconn) {
+			assert_int_equal(lb_pick(f.be, &rq, &s), LB_QUEUE_SERVER);
+			assert_ptr_equal(s, home);
+			lb_enqueue(&q, f.be, s, 0);
+		}
+		assert_int_equal(lb_pick(f.be, &rq, &next), LB_PICKED);
+		assert_ptr_not_equal(next, home);
+		server_release(f.be, next, 0);
+		assert_int_equal(lb_pick(f.be, &rq, &s), LB_PICKED);
+		assert_ptr_equal(s, next);
+		assert_int_equal(lb_pick(f.be, &rq, &s), LB_PICKED);
+		assert_true(s != next && s != home);
+		/* All are full: its own, if that still has room in its queue. */
+		assert_int_equal(lb_pick(f.be, &rq, &s), is_maxconn ? LB_QUEUE_SERVER : LB_NONE);
+		assert_ptr_equal(s, is_maxconn ? home : NULL);
+		if (!is_maxconn)
+			lb_dequeue(&q, 0);
+		fx_fini(&f);
+	}
+}
+
 /* A full server of a hash keeps its keys: they wait for it, up to maxqueue. */
 static void test_hash_full(void **state)
 {
@@ -1060,6 +1107,7 @@ int main(void)
 		cmocka_unit_test(test_maglev),
 		cmocka_unit_test(test_hash_without_key),
 		cmocka_unit_test(test_hash_computed_by_caller),
+		cmocka_unit_test(test_hash_affinity),
 		cmocka_unit_test(test_hash_full),
 		cmocka_unit_test(test_hash_balance_factor),
 		cmocka_unit_test(test_consistent_is_consistent),

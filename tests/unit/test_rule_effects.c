@@ -244,13 +244,72 @@ static void test_check_post(void **state)
 	free(o);
 }
 
+/* --- http-err-codes, http-fail-codes; stats http-request ------------------------------------------- */
+
+static void serve_status(struct origin *o, int fd)
+{
+	char buf[8192], answer[128];
+	ssize_t n;
+
+	while ((n = recv(fd, buf, sizeof(buf) - 1, 0)) > 0) {
+		buf[n] = '\0';
+		snprintf(answer, sizeof(answer), "HTTP/1.1 %.3s X\r\nContent-Length: 0\r\n\r\n",
+			 strchr(buf, '/') + 1);
+		send_text(fd, answer);
+	}
+}
+
+static void check_counts(const char *codes, const char *want)
+{
+	static const char *const paths[] = { "/200", "/302", "/404", "/429",
+					     "/500", "/501", "/503", "/505" };
+	char text[2048];
+
+	origin_start(&origin, serve_status);
+	port = free_port();
+	snprintf(
+		text, sizeof(text),
+		"global\n%sdefaults\n mode http\n timeout client 3s\n timeout server 3s\n timeout "
+		"connect 1s\nlisten px\n bind 127.0.0.1:%u\n stick-table type ip size 10 expire 1m "
+		"store http_err_cnt,http_fail_cnt\n http-request track-sc0 src\n http-request "
+		"return "
+		"status 200 content-type text/plain lf-string \"<%%[sc_http_err_cnt(0)] "
+		"%%[sc_http_fail_cnt(0)]>\" if { path /counts }\n server s 127.0.0.1:%u\n",
+		codes, port, origin.port);
+	env_start(&env, 1, text);
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		assert_non_null(strstr(get(paths[i]), paths[i] + 1));
+	assert_non_null(strstr(get("/counts"), want));
+	stop();
+}
+
+static void test_status_codes(void **state)
+{
+	check_counts("", "<2 2>");
+	check_counts(" http-err-codes 404\n http-fail-codes 100-599\n", "<1 8>");
+	check_counts(" http-err-codes +302,501 -429\n http-fail-codes -503 +505\n", "<3 2>");
+}
+
+/* Who is not let in; what is let in needs the control thread. */
+static void test_stats_rules(void **state)
+{
+	start("", " stats enable\n stats uri /s\n stats realm Page\n"
+		  " stats http-request deny if { path /s/no }\n"
+		  " stats http-request auth realm \"For us\" if { path /s/us }\n"
+		  " stats http-request auth unless { path /s/in }\n");
+	assert_non_null(strstr(get("/s/no"), "HTTP/1.1 403 "));
+	assert_non_null(strcasestr(get("/s/us"), "www-authenticate: Basic realm=\"For us\"\r\n"));
+	assert_non_null(strcasestr(get("/s/x"), "www-authenticate: Basic realm=\"Page\"\r\n"));
+	assert_non_null(strstr(get("/other"), "hello"));
+	stop();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_strict),
-		cmocka_unit_test(test_not_strict),
-		cmocka_unit_test(test_hints),
-		cmocka_unit_test(test_check_post),
+		cmocka_unit_test(test_strict),	     cmocka_unit_test(test_not_strict),
+		cmocka_unit_test(test_hints),	     cmocka_unit_test(test_check_post),
+		cmocka_unit_test(test_status_codes), cmocka_unit_test(test_stats_rules),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,12 +94,15 @@ enum conf_balance {
 	BALANCE_RDP_COOKIE,
 };
 enum conf_hash_type { HASH_MAP_BASED, HASH_CONSISTENT };
+/* When the server of a hash is full: wait for it; another; wait, but another when its queue is full, too. */
+enum conf_hash_affinity { HASH_AFFINITY_ALWAYS, HASH_AFFINITY_MAXCONN, HASH_AFFINITY_MAXQUEUE };
 enum conf_hash_func { HASH_SDBM, HASH_DJB2, HASH_WT6, HASH_CRC32, HASH_NONE };
 
 struct conf_balance_params {
 	uint8_t algo; /* enum conf_balance */
 	uint8_t hash_type, hash_func;
 	bool has_avalanche;
+	uint8_t hash_affinity; /* enum conf_hash_affinity */
 	uint16_t hash_balance_factor; /* percent, 0: off */
 	uint16_t random_draws; /* 2 */
 	uint32_t uri_len, uri_depth;
@@ -311,6 +314,7 @@ struct conf_stats_page {
 	char *uri, *realm; /* "/haproxy?stats" */
 	struct list auths; /* conf_stats_auth */
 	struct list scopes; /* conf_stats_scope; none: every section */
+	struct list rules; /* conf_rule: `stats http-request`; allow, deny, auth */
 	uint64_t refresh;
 	bool hide_version, show_legends, show_node;
 	char *desc, *node; /* node NULL: global's, or the host's name */

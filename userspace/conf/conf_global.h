@@ -44,7 +44,21 @@ struct conf_unix_bind { /* unix-bind */
 	int mode, uid, gid; /* -1: not said */
 };
 
+/* Statuses from 100 to 611, a bit each. */
+struct conf_statuses {
+	uint64_t bits[8];
+};
+static inline bool conf_statuses_have(const struct conf_statuses *s, unsigned status)
+{
+	unsigned i = status - 100;
+
+	return i < 512 && s->bits[i / 64] >> i % 64 & 1;
+}
+
 struct conf_global {
+	struct conf_statuses http_err, http_fail; /* 400-499; 500-599 without 501 and 505 */
+	uint32_t fd_hard_limit; /* 0: none */
+	uint32_t cookie_len, log_uri_len; /* tune.http.cookielen, logurilen; 0: any length */
 	struct conf_h2 h2, h2_fe, h2_be; /* both sides; towards clients, servers: conf_h2_of() */
 	bool h2_no_websockets; /* clients are not told of RFC 8441 */
 	bool is_daemon, is_master_worker;

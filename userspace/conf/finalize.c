@@ -275,12 +275,24 @@ static void set_fullconn(struct parser *ps)
 	}
 }
 
+static int limit_cookie(struct parser *ps, struct proxy_build *b)
+{
+	uint32_t max = ps->conf->global.cookie_len;
+
+	if (!max || b->px.capture_cookie_len <= max)
+		return 0;
+	b->px.capture_cookie_len = max;
+	return conf_warn(ps, b->line, 0,
+			 "'capture cookie' of %s '%s' takes %u characters: 'tune.http.cookielen'",
+			 b->kind, b->px.name, max);
+}
+
 static int finalize_proxy(struct parser *ps, struct proxy_build *b)
 {
 	static int (*const steps[])(struct parser *ps, struct proxy_build *b) = {
 		join_logs,	 resolve_backends, resolve_use_servers, finalize_persist,
 		finalize_moved,	 finalize_servers, finalize_binds,	finalize_l4,
-		drop_http_parts, finalize_formats, check_timeouts,
+		drop_http_parts, finalize_formats, check_timeouts,	limit_cookie,
 	};
 	int r = 0;
 

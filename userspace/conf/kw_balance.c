@@ -244,6 +244,11 @@ static const struct keyword_value reuses[] = { VALUE("never", REUSE_NEVER),
 					       VALUE("aggressive", REUSE_AGGRESSIVE),
 					       VALUE("always", REUSE_ALWAYS), VALUES_END };
 
+static const struct keyword_value affinities[] = { VALUE("always", HASH_AFFINITY_ALWAYS),
+						   VALUE("maxconn", HASH_AFFINITY_MAXCONN),
+						   VALUE("maxqueue", HASH_AFFINITY_MAXQUEUE),
+						   VALUES_END };
+
 static const struct keyword rows[] = {
 	{ NAME("balance"), SEC_DLB, ARG_FUNC, .parse = parse_balance, .grade = '1',
 	  .args = "<algorithm> [<argument>...]", .def = "random",
@@ -257,6 +262,10 @@ static const struct keyword rows[] = {
 	{ NAME("hash-balance-factor"), SEC_DLB, ARG_FUNC, .parse = parse_balance_factor,
 	  .grade = '2', .args = "<percent>", .def = "0",
 	  .help = "no server gets more than this share of the average" },
+	{ NAME("hash-preserve-affinity"), SEC_DLB, ARG_ENUM, AT(balance.hash_affinity),
+	  .values = affinities, .grade = '2', .args = "always|maxconn|maxqueue", .def = "always",
+	  .help = "when the server of a hash is full: it is waited for; another is taken; another "
+		  "is taken when its queue is full, too" },
 	{ NAME("http-reuse"), SEC_DLB, ARG_ENUM, AT(http_reuse), .values = reuses, .grade = '1',
 	  .args = "never|safe|aggressive|always", .def = "safe",
 	  .help = "which requests may use an idle connection" },

@@ -145,6 +145,58 @@ static int parse_cpu_map(struct parser *ps, struct line *l, void *obj, const str
 	return 0;
 }
 
+/* --- http-err-codes, http-fail-codes ------------------------------------------------------------- */
+
+static int bad_statuses(struct parser *ps, struct line *l, struct str word)
+{
+	return conf_fail(ps, l, l->at - 1,
+			 "expected statuses from 100 to 599 such as 404, 400-499, +501 or -505 "
+			 "instead of '" STR_FMT "'",
+			 STR_ARG(str_sub(word, 0, 64)));
+}
+
+/* Words without a sign take the place of what counted before; with one they add to it or take from it. */
+static int parse_statuses(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_statuses *s = (struct conf_statuses *)((char *)obj + kw->offset);
+	bool is_new = false;
+	struct str word;
+	int r;
+
+	do {
+		char sign = 0;
+
+		r = line_want(ps, l, "statuses such as 400-499, +501 or -505", &word);
+		if (r)
+			return r;
+		for (struct str rest = word; rest.p;) {
+			struct str item = str_cut(&rest, ',');
+			uint64_t from, to;
+
+			if (item.len && (item.p[0] == '+' || item.p[0] == '-')) {
+				sign = item.p[0];
+				item = str_from(item, 1);
+			}
+			if (str_to_u64(str_cut(&item, '-'), &from))
+				return bad_statuses(ps, l, word);
+			to = from;
+			if ((item.p && str_to_u64(item, &to)) || from < 100 || to > 599 ||
+			    to < from)
+				return bad_statuses(ps, l, word);
+			if (!sign && !is_new)
+				*s = (struct conf_statuses){ { 0 } };
+			is_new |= !sign;
+			for (uint64_t i = from - 100; i <= to - 100; i++) {
+				if (sign == '-')
+					s->bits[i / 64] &= ~(1ull << i % 64);
+				else
+					s->bits[i / 64] |= 1ull << i % 64;
+			}
+		}
+	} while (line_has(l));
+	return 0;
+}
+
 /* --- table ------------------------------------------------------------------------------------- */
 
 static const struct keyword stats_rows[] = {
@@ -218,8 +270,24 @@ static const struct keyword rows[] = {
 	{ NAME("stats"), G, ARG_SUB, .sub = &stats_table, .grade = '1', .help = "the runtime API" },
 	{ NAME("hard-stop-after"), G, ARG_TIME, AT(hard_stop_after), .grade = '1', .args = "<time>",
 	  .help = "a soft stop, or the old state after a reload, ends after this at the latest" },
-	{ NAME("grace"), G, ARG_TIME, KW_PENDING, AT(grace), .grade = '2', .args = "<time>",
-	  .help = "keep listening so long when stopping" },
+	{ NAME("grace"), G, ARG_TIME, AT(grace), .grade = '2', .args = "<time>",
+	  .help = "a soft stop begins so much later; 'stopping' is true from the signal on" },
+	{ NAME("fd-hard-limit"), G, ARG_UINT, AT(fd_hard_limit), NUMBER(64, INT32_MAX),
+	  .grade = '2', .args = "<number>",
+	  .help = "without 'maxconn' and 'ulimit-n': no more descriptors than this, whatever the "
+		  "system allows" },
+	{ NAME("http-err-codes"), G, ARG_FUNC, .parse = parse_statuses,
+	  .offset = offsetof(struct conf_global, http_err), .grade = '2',
+	  .args = "[+|-]<status>[-<status>][,...] ...", .def = "400-499",
+	  .help = "which answers of servers count in http_err_cnt of stick tables" },
+	{ NAME("http-fail-codes"), G, ARG_FUNC, .parse = parse_statuses,
+	  .offset = offsetof(struct conf_global, http_fail), .grade = '2',
+	  .args = "[+|-]<status>[-<status>][,...] ...", .def = "500-599 -501,505",
+	  .help = "which count in http_fail_cnt, and for 'observe layer7'" },
+	{ NAME("tune.http.cookielen"), G, ARG_UINT, AT(cookie_len), NUMBER(1, 65535), .grade = '2',
+	  .args = "<number>", .help = "longest value of 'capture cookie'" },
+	{ NAME("tune.http.logurilen"), G, ARG_UINT, AT(log_uri_len), NUMBER(1, INT32_MAX),
+	  .grade = '2', .args = "<number>", .help = "so much of a request's first line is logged" },
 	{ NAME("spread-checks"), G, ARG_UINT, AT(spread_checks), NUMBER(0, 50), .grade = '2',
 	  .args = "<percent>", .help = "variation of the interval between health checks" },
 	{ NAME("max-spread-checks"), G, ARG_TIME, AT(max_spread_checks), .grade = '2',
@@ -307,17 +375,16 @@ static const char *const noop[] = {
 	"force-cfg-parser-pause",
 	"ssl-skip-self-issued-ca",
 	"maxpipes",
+	"h1-accept-payload-with-any-method",
 	"tune.zlib.*",
 	NULL,
 };
 static const char *const pending[] = {
-	"fd-hard-limit",       "h1-accept-payload-with-any-method",
-	"close-spread-time",   "noreuseport",
-	"http-err-codes",      "http-fail-codes",
-	"tune.http.cookielen", "tune.http.logurilen",
-	"tune.peers.*",	       "tune.maxconn",
-	"limited-quic",	       "pp2-never-send-local",
-	"tune.defaults.purge", NULL,
+
+	"close-spread-time",	"noreuseport",
+
+	"tune.peers.*",		"tune.maxconn",	       "limited-quic",
+	"pp2-never-send-local", "tune.defaults.purge", NULL,
 };
 static const char *const refused[] = {
 	"lua-*",	  "tune.lua.*",	   "tune.quic.*",	 "deviceatlas-*",

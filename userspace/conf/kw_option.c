@@ -316,6 +316,22 @@ static int parse_stats_admin(struct parser *ps, struct line *l, void *obj, const
 	return compile_condition(ps, b, l, PLACE_REQ, &b->px.stats.admin_if);
 }
 
+/* Rules on requests for the page, of which three actions are left. */
+static int parse_stats_rule(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	static const struct keyword_value actions[] = { VALUE("allow", 0), VALUE("deny", 0),
+							VALUE("auth", 0), VALUES_END };
+	struct proxy_build *b = obj;
+	uint8_t ignored;
+	int r = arg_value(ps, l, actions, &ignored);
+
+	if (r)
+		return r;
+	l->at--;
+	enable(obj);
+	return parse_action(ps, b, l, RULES_HTTP_REQUEST, &b->px.stats.rules);
+}
+
 static int parse_show_node(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
 	int r = 0;
@@ -358,9 +374,12 @@ static const struct keyword stats_rows[] = {
 	{ NAME("scope"), SEC_DFLB, ARG_FUNC, .parse = parse_stats_scope, .grade = '2',
 	  .args = "<section>|.",
 	  .help = "only this section is shown, and others that have such a line" },
+	{ NAME("http-request"), SEC_DFLB, ARG_FUNC, KW_LATE, .parse = parse_stats_rule,
+	  .grade = '2', .args = "allow|deny|auth [realm <realm>] [if|unless <condition>]",
+	  .help = "who may see it; the first rule that applies decides" },
 	{ NAME("admin"), SEC_FLB, ARG_FUNC, KW_LATE, .parse = parse_stats_admin, .grade = '1',
 	  .args = "if|unless <condition>", .help = "with buttons" },
 };
-static const char *const stats_pending[] = { "http-request", "show-modules", NULL };
+static const char *const stats_pending[] = { "show-modules", NULL };
 const struct keyword_table conf_kw_stats = KEYWORDS("stats keyword", stats_rows,
 						    .pending = stats_pending);

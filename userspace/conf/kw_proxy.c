@@ -302,10 +302,6 @@ static const struct keyword rows[] = {
 	  .help = "the opposite" },
 };
 static const char *const noop[] = { "bind-process", NULL };
-static const char *const pending[] = {
-	"hash-preserve-affinity",
-	NULL,
-};
 static const char *const refused[] = {
 	"email-alert",	  "external-check",  "use-fcgi-app", "quic-initial",
 	"be-unpublished", "force-be-switch", "ssl-f-use",    "crt",
@@ -345,5 +341,5 @@ static const struct keyword_removed removed[] = {
 	{ "rspset", "'http-response set-header'" },
 	{ NULL, NULL },
 };
-const struct keyword_table conf_kw_proxy = KEYWORDS(
-	"keyword", rows, .noop = noop, .pending = pending, .refused = refused, .removed = removed);
+const struct keyword_table conf_kw_proxy = KEYWORDS("keyword", rows, .noop = noop,
+						    .refused = refused, .removed = removed);

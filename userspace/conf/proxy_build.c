@@ -32,6 +32,7 @@ static void lists_init(struct conf_proxy *px)
 	list_init(&px->monitor_fail);
 	list_init(&px->stats.auths);
 	list_init(&px->stats.scopes);
+	list_init(&px->stats.rules);
 	list_init(&px->servers);
 	list_init(&px->use_servers);
 	list_init(&px->persist_rules);
@@ -129,6 +130,8 @@ static int inherit(struct parser *ps, struct proxy_build *b, struct proxy_build 
 		r = COPY_LIST(stats.auths, conf_stats_auth);
 	if (r == 0)
 		r = COPY_LIST(stats.scopes, conf_stats_scope);
+	if (r == 0)
+		r = COPY_LIST(stats.rules, conf_rule);
 	if (r == 0)
 		r = COPY_LIST(check.steps, conf_check_step);
 	return r;

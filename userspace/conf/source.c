@@ -191,6 +191,16 @@ static int define_environment(struct parser *ps, const char *files)
 	return r;
 }
 
+static void statuses_init(struct conf_global *g)
+{
+	for (unsigned i = 400; i < 600; i++) {
+		struct conf_statuses *s = i < 500 ? &g->http_err : &g->http_fail;
+
+		if (i != 501 && i != 505)
+			s->bits[(i - 100) / 64] |= 1ull << (i - 100) % 64;
+	}
+}
+
 static void global_init(struct conf_global *g)
 {
 	*g = (struct conf_global){ .unix_bind = { NULL, -1, -1, -1 },
@@ -210,6 +220,7 @@ static void global_init(struct conf_global *g)
 	list_init(&g->stats_sockets);
 	list_init(&g->proc_vars);
 	list_init(&g->xdp_interfaces);
+	statuses_init(g);
 }
 
 int parser_init(struct parser *ps, const struct conf_source *src)

@@ -116,47 +116,6 @@ void ctl_server_changed(struct ctl *ctl, struct server *s)
 		loop_defer(ctl->loop, &ctl->dp_sync);
 }
 
-/* --- stopping -------------------------------------------------------------------------------------- */
-
-static void control_drained(struct worker *w)
-{
-	struct ctl *ctl = worker_owner(w);
-
-	if (++ctl->n_drained == ctl->n_workers)
-		loop_stop(ctl->loop);
-}
-
-static void control_hard_stop_expired(struct timer *t)
-{
-	struct ctl *ctl = container_of(t, struct ctl, hard_stop);
-
-	log_msg(LOG_LVL_WARNING, "hard-stop-after reached: ending the connections that are left");
-	for (unsigned i = 0; i < ctl->n_workers; i++)
-		worker_kill_all(ctl->workers[i]);
-}
-
-void ctl_soft_stop(struct ctl *ctl)
-{
-	if (ctl->phase != CTL_RUNNING)
-		return;
-	ctl->phase = CTL_STOPPING;
-	notify_send(ctl, "STOPPING=1\nSTATUS=Waiting for open connections.\n");
-	atomic_store(&ctl->shared.is_stopping, true);
-	log_msg(LOG_LVL_NOTICE, "stopping: no new connections, waiting for the open ones");
-	if (ctl->current->conf->global.hard_stop_after)
-		timer_start(ctl->loop, &ctl->hard_stop, ctl->current->conf->global.hard_stop_after);
-	for (unsigned i = 0; i < ctl->n_workers; i++)
-		worker_drain(ctl->workers[i], control_drained);
-	/* Nobody accepts any more: who connects now shall be refused, not wait for an answer. */
-	quiesce_after(&ctl->registry, ctl_shut_listeners, ctl);
-}
-
-void ctl_hard_stop(struct ctl *ctl)
-{
-	ctl->phase = CTL_STOPPED;
-	loop_stop(ctl->loop);
-}
-
 /* --- start-up ---------------------------------------------------------------------------------------- */
 
 static void control_snapshot_done(struct snapshot *s)
@@ -351,6 +310,7 @@ static void control_shutdown(struct ctl *ctl, bool is_failed_start)
 		timer_stop(ctl->loop, &ctl->tick);
 		timer_stop(ctl->loop, &ctl->netlink_again);
 		timer_stop(ctl->loop, &ctl->hard_stop);
+		timer_stop(ctl->loop, &ctl->grace);
 		timer_stop(ctl->loop, &ctl->dp_work);
 		timer_stop(ctl->loop, &ctl->dp_probe);
 		timer_stop(ctl->loop, &ctl->steering_again);
@@ -472,7 +432,7 @@ static void control_init(struct ctl *ctl, const struct ctl_options *o)
 	stick_registry_init(&ctl->stick);
 	timer_init(&ctl->tick, control_tick);
 	timer_init(&ctl->netlink_again, control_read_netlink);
-	timer_init(&ctl->hard_stop, control_hard_stop_expired);
+	ctl_init_stop(ctl);
 	timer_init(&ctl->dp_work, control_dp_work);
 	timer_init(&ctl->dp_probe, control_probe);
 	timer_init(&ctl->share_poll, ctl_poll_shared);

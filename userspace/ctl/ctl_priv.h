@@ -84,7 +84,7 @@ struct ctl {
 	struct web *web;
 	struct rings *rings;
 	struct tls_change *tls_changes[TLS_FILE_KINDS]; /* of `set ssl cert` and its like; NULL: none */
-	struct timer hard_stop;
+	struct timer hard_stop, grace;
 	bool is_trim_wanted; /* configurations came since memory was given back */
 	bool is_attached_here; /* we loaded and pinned: a failed start takes it away again */
 	struct master *master; /* we are one: no workers, and commands of its own; NULL: we are not */
@@ -144,6 +144,7 @@ void ctl_apply_log_settings(struct ctl *ctl); /* tag, host, targets of the curre
 HG_WUR int ctl_watch_signals(struct ctl *ctl, struct err *err);
 void ctl_soft_stop(struct ctl *ctl);
 void ctl_hard_stop(struct ctl *ctl);
+void ctl_init_stop(struct ctl *ctl); /* its timers */
 /* After any change of a server's state: table, queues, datapath (deferred), log lines. */
 void ctl_server_changed(struct ctl *ctl, struct server *s);
 

@@ -26,6 +26,21 @@
 /* Besides two per connection: listeners, maps, event descriptors, checks, runtime API. */
 #define RESERVED_FDS 256u
 
+/* fd-hard-limit: where the system would let us have more than is good for the host. */
+static void limit_descriptors(struct rlimit *rl, rlim_t max)
+{
+	struct rlimit wish = *rl;
+
+	if (wish.rlim_max > max)
+		wish.rlim_max = max;
+	if (wish.rlim_cur > max)
+		wish.rlim_cur = max;
+	if (setrlimit(RLIMIT_NOFILE, &wish) == 0)
+		*rl = wish;
+	else
+		log_msg(LOG_LVL_WARNING, "fd-hard-limit: cannot set the descriptor limit: %m");
+}
+
 int start_limits(struct ctl *ctl, const struct conf *conf, struct err *err)
 {
 	const struct conf_global *g = &conf->global;
@@ -36,6 +51,8 @@ int start_limits(struct ctl *ctl, const struct conf *conf, struct err *err)
 
 	if (getrlimit(RLIMIT_NOFILE, &rl) != 0)
 		return err_set(err, -errno, "cannot read the descriptor limit: %m");
+	if (g->fd_hard_limit && !g->ulimit_n && !maxconn)
+		limit_descriptors(&rl, g->fd_hard_limit);
 	want = g->ulimit_n ? g->ulimit_n : maxconn ? maxconn * 2ull + reserved : rl.rlim_max;
 	if (want > (1u << 20))
 		want = 1u << 20;

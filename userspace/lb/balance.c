@@ -366,12 +366,34 @@ static const struct lb_entry *hash_entry(const struct lb_table *t, uint32_t h, u
 	return &t->entries[t->places[(h % t->n_places + i) % t->n_places]];
 }
 
+/* hash-preserve-affinity: the server that the key belongs to is full. */
+static enum lb_result wait_or_next(const struct pick *p, uint32_t h, uint32_t first, uint32_t n,
+				   struct server *full, struct server **ret_srv)
+{
+	uint32_t maxqueue = atomic_load_explicit(&full->maxqueue, memory_order_relaxed);
+	bool has_room = !maxqueue || atomic_load(&full->n_waiting) < maxqueue;
+	uint8_t affinity = p->rq->px->balance.hash_affinity;
+
+	if (affinity == HASH_AFFINITY_MAXCONN ||
+	    (affinity == HASH_AFFINITY_MAXQUEUE && !has_room)) {
+		/* In the order of the hash, so that keys of a full server stay together as far as they can. */
+		for (uint32_t i = 0; i < n; i++) {
+			struct server *s = hash_entry(p->t, h, first, i)->srv;
+
+			if (s != full && try_pick(p, s, ret_srv))
+				return LB_PICKED;
+		}
+	}
+	*ret_srv = full;
+	return has_room ? LB_QUEUE_SERVER : LB_NONE;
+}
+
 static enum lb_result pick_hash(const struct pick *p, struct server **ret_srv)
 {
 	const struct lb_table *t = p->t;
 	uint32_t n = t->n_points ? t->n_points : t->n_slots ? t->n_slots : t->n_places;
 	const struct lb_entry *chosen = NULL, *loaded = NULL;
-	uint32_t h, first, maxqueue;
+	uint32_t h, first;
 
 	if (!request_hash(p, &h))
 		return pick_round_robin(p, ret_srv);
@@ -393,9 +415,7 @@ static enum lb_result pick_hash(const struct pick *p, struct server **ret_srv)
 	*ret_srv = chosen->srv;
 	if (take(p, chosen->srv))
 		return LB_PICKED;
-	maxqueue = atomic_load_explicit(&chosen->srv->maxqueue, memory_order_relaxed);
-	return maxqueue && atomic_load(&chosen->srv->n_waiting) >= maxqueue ? LB_NONE
-									    : LB_QUEUE_SERVER;
+	return wait_or_next(p, h, first, n, chosen->srv, ret_srv);
 }
 
 /* --- the whole ----------------------------------------------------------------------------------- */

@@ -83,6 +83,8 @@ static void log_names(struct stream *st, struct subject_log *l)
 		    : st->flags & STREAM_SERVICE ? STR("<STATS>")
 						 : STR("<NOSRV>");
 	l->start_line = st->flags & STREAM_REQ_PARSED ? st->req.start_line : STR_NULL;
+	if (unlikely(st->snap->conf->global.log_uri_len))
+		l->start_line = str_sub(l->start_line, 0, st->snap->conf->global.log_uri_len);
 	l->unique_id = st->unique_id;
 	l->req_captures = st->req_captures;
 	l->rsp_captures = st->rsp_captures;

@@ -462,3 +462,23 @@ enum rule_verdict rules_run_tcp(struct stream *st, const struct conf_proxy *px,
 
 	return run_rules(st, px, set, m, may_wait, ret_step);
 }
+
+enum rule_verdict rules_run_stats(struct stream *st, const struct conf_proxy *px,
+				  enum step *ret_step)
+{
+	struct list *pos;
+
+	list_for_each(pos, &px->stats.rules) {
+		const struct conf_rule *r = list_entry(pos, struct conf_rule, link);
+		struct conf_rule auth = *r;
+
+		if (r->cond && cond_eval(r->cond, stream_subject(st)) <= 0)
+			continue;
+		/* Without a realm of its own it asks for that of the page. */
+		if (r->action == ACTION_AUTH && !r->name)
+			auth.name = px->stats.realm;
+		st->last_rule = r;
+		return actions[r->action](st, px, &auth, &st->req, ret_step);
+	}
+	return RULE_NEXT;
+}

@@ -235,8 +235,15 @@ enum step service_start_stats(struct stream *st, const struct conf_proxy *px)
 	struct service_call *c;
 	enum step s;
 
-	if (!stats_may_see(st, page))
-		return stats_refuse(st, page);
+	switch (rules_run_stats(st, px, &s)) {
+	case RULE_STEP:
+		return s;
+	case RULE_ACCEPT:
+		break;
+	default:
+		if (!stats_may_see(st, page))
+			return stats_refuse(st, page);
+	}
 	s = service_begin(st, SERVICE_STATS);
 	c = st->call;
 	if (!c || st->phase != PHASE_SERVICE)

@@ -388,6 +388,8 @@ enum rule_verdict rules_run_http(struct stream *st, const struct conf_proxy *px,
 				 enum conf_ruleset set, enum step *ret_step);
 enum rule_verdict rules_run_tcp(struct stream *st, const struct conf_proxy *px,
 				enum conf_ruleset set, enum step *ret_step);
+/* `stats http-request`. RULE_ACCEPT: allowed; RULE_NEXT: they say nothing. */
+enum rule_verdict rules_run_stats(struct stream *st, const struct conf_proxy *px, enum step *ret_step);
 /* Before there is a stream: connection and session rules. False: reject. */
 bool rules_admit(struct client *cl, enum conf_ruleset set);
 /* ban.c: the client's packets are denied in the kernel; it is told nothing. */

@@ -171,7 +171,7 @@ enum step phase_rsp_head(struct stream *st)
 	} while (rsp_is_interim(st));
 	/* As HAProxy's health_adjust(): what the server could not do, not what the client should not. */
 	stream_observe(st, OBSERVE_L7,
-		       st->rsp.status < 500 || st->rsp.status == 501 || st->rsp.status == 505);
+		       !conf_statuses_have(&st->snap->conf->global.http_fail, st->rsp.status));
 	if (unlikely(st->be->retry_on & ~(uint32_t)RETRY_CONN_FAILURE) &&
 	    stream_may_retry(st, conf_retry_status_bit(st->rsp.status)))
 		return stream_retry(st);

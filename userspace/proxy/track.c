@@ -96,12 +96,14 @@ int track_key_by_expr(const struct expr *e, const struct subject *s, const struc
 
 /* --- track-sc --------------------------------------------------------------------------------------------- */
 
-static struct stick_delta delta_of_status(unsigned status)
+static struct stick_delta delta_of_status(const struct stream *st, unsigned status)
 {
-	bool is_fail = status >= 500 && status < 600 && status != 501 && status != 505;
+	const struct conf_global *g = &st->snap->conf->global;
 
-	return (struct stick_delta){ .n = { [STICK_HTTP_ERR] = status >= 400 && status < 500,
-					    [STICK_HTTP_FAIL] = is_fail } };
+	return (struct stick_delta){
+		.n = { [STICK_HTTP_ERR] = conf_statuses_have(&g->http_err, status),
+		       [STICK_HTTP_FAIL] = conf_statuses_have(&g->http_fail, status) }
+	};
 }
 
 static void track_key(struct track *tr, const struct conf_rule *r, const struct subject *s,
@@ -235,7 +237,7 @@ enum rule_verdict rule_track(struct stream *st, const struct conf_proxy *px,
 
 	/* The request, and the error that it got, have come before anybody tracked it. */
 	if (m && m->flags & HTTP_MSG_RESPONSE)
-		d = delta_of_status(m->status);
+		d = delta_of_status(st, m->status);
 	d.n[STICK_HTTP_REQ] = m != NULL;
 	if (!st->track) {
 		st->track = arena_zalloc(&st->arena, track_size(n));
@@ -307,10 +309,11 @@ void track_response(struct stream *st)
 {
 	struct stick_delta d;
 
-	if (likely(st->rsp.status < 400))
+	if (likely(!st->track && !st->cl->track))
 		return;
-	d = delta_of_status(st->rsp.status);
-	count(st, &d);
+	d = delta_of_status(st, st->rsp.status);
+	if (unlikely(d.n[STICK_HTTP_ERR] | d.n[STICK_HTTP_FAIL]))
+		count(st, &d);
 }
 
 /*
@@ -333,7 +336,7 @@ static struct stick_delta delta_of_answer(const struct stream *st)
 		break;
 	case 'S':
 	case 's':
-		d.n[STICK_HTTP_FAIL] = delta_of_status(st->status).n[STICK_HTTP_FAIL];
+		d.n[STICK_HTTP_FAIL] = delta_of_status(st, st->status).n[STICK_HTTP_FAIL];
 		break;
 	default:
 		break;
