@@ -80,6 +80,29 @@ def test_persistence(one, daemon):
     pair.daemon.cli("set server dyn/one addr 127.0.0.2")
     assert pair.daemon.stat("dyn", "one")["cookie"] not in ids.values()
 
+    # While it runs, until a reload: another key, none, and back.
+    d = pair.daemon
+
+    def two():
+        got = [pair.ask(request())[0] for _ in range(2)]
+        return next(headers for _, headers, body in got if body == b"2 two").get("set-cookie", "")[3:19]
+
+    assert d.cli("set dynamic-cookie-key backend dyn OTHER").strip() == ""
+    other = two()
+    assert re.fullmatch("[0-9a-f]{16}", other) and other != ids[b"2 two"]
+    assert pair.ask(request(cookie=other))[0][2] == b"2 two"
+    d.cli("disable dynamic-cookie backend dyn")
+    assert two() == "" and d.stat("dyn", "two")["cookie"] == "" and d.stat("dyn", "own")["cookie"] == "mine"
+    d.cli("enable dynamic-cookie backend dyn")
+    assert two() == other
+    d.cli("set dynamic-cookie-key backend dyn SECRET-KEY")
+    assert two() == ids[b"2 two"]
+    d.cli("disable dynamic-cookie backend dyn")
+    d.cli("reload")
+    assert two() == ids[b"2 two"]
+    for bad in ("set dynamic-cookie-key backend dyn", "set dynamic-cookie-key backend none x", "enable dynamic-cookie backend"):
+        assert d.cli(bad, check=False).strip()
+
     # The first rule that holds counts; a server in maintenance is reached by force only.
     for path, cookie, headers, server in (("/", "b", "", b"1 "), ("/", "b", "X-Test: yes\r\n", b"2 "), ("/static", "b", "X-Test: yes\r\n", b"1 "),
                                           ("/", None, "X-Test: yes\r\n", b"1 ")):

@@ -39,6 +39,9 @@ int cmd_set_profiling(struct cmd *c);
 const char *server_why_not_removable(const struct ctl *ctl, const struct server *s,
 				     bool *ret_may_pass);
 int cmd_set_maxconn_frontend(struct cmd *c);
+int cmd_enable_dynamic_cookie(struct cmd *c);
+int cmd_disable_dynamic_cookie(struct cmd *c);
+int cmd_set_dynamic_cookie_key(struct cmd *c);
 int cmd_shutdown_frontend(struct cmd *c);
 int cmd_show_resolvers(struct cmd *c);
 int cmd_show_servers_conn(struct cmd *c);

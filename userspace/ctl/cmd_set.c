@@ -446,6 +446,55 @@ int cmd_set_maxconn_frontend(struct cmd *c)
 	return 0;
 }
 
+/* --- cookies of addresses -------------------------------------------------------------------------- */
+
+static struct lb_backend *find_backend(struct cmd *c)
+{
+	const char *name = cmd_arg(c, 0);
+	struct conf_proxy *px = NULL;
+
+	if (name)
+		px = conf_find_proxy(c->ctl->current->conf, str_from_cstr(name), CONF_CAP_BACKEND);
+	if (!px)
+		cmd_say(c, name ? "No such backend." : "A backend name is expected.");
+	return px ? c->ctl->current->backends[px->index] : NULL;
+}
+
+static int set_dynamic_cookie(struct cmd *c, bool is_on)
+{
+	struct lb_backend *be = find_backend(c);
+
+	if (be)
+		lb_set_dynamic_cookie(be, is_on);
+	return 0;
+}
+
+int cmd_enable_dynamic_cookie(struct cmd *c)
+{
+	return set_dynamic_cookie(c, true);
+}
+
+int cmd_disable_dynamic_cookie(struct cmd *c)
+{
+	return set_dynamic_cookie(c, false);
+}
+
+int cmd_set_dynamic_cookie_key(struct cmd *c)
+{
+	struct lb_backend *be = find_backend(c);
+	const char *key = cmd_arg(c, 1);
+
+	if (!be)
+		return 0;
+	if (!key || !*key)
+		cmd_say(c, "A key is expected.");
+	else if (lb_set_cookie_key(be, str_from_cstr(key)))
+		cmd_say(c, "Out of memory.");
+	return 0;
+}
+
+/* --- limits per second ----------------------------------------------------------------------------- */
+
 static struct rate_gate *gate_of(struct proxy_shared *sh, const char *what)
 {
 	static const char *const names[] = {

@@ -336,6 +336,8 @@ struct lb_backend {
 	_Atomic uint32_t rr; /* round-robin position, shared by all workers */
 	_Atomic uint32_t cur; /* streams in the backend */
 	bool is_fe_paused, is_fe_shut; /* control: `disable frontend`, `shutdown frontend` */
+	bool is_cookie_dynamic; /* control: `cookie … dynamic` */
+	char *cookie_key; /* control: in place of `dynamic-cookie-key`; NULL: none */
 	uint32_t fe_applied_maxconn; /* control: what the newest configuration said */
 	_Atomic uint32_t fe_maxconn; /* connections of the frontend side; 0: no limit of its own */
 	struct rate_gate fe_sess_gate; /* rate-limit sessions */
@@ -411,6 +413,9 @@ HG_WUR int server_set_weight(struct lb_registry *r, struct server *s, uint32_t u
 /* Slow start: the weight that counts, in 16ths, without changing the user's. */
 void server_set_effective_weight(struct lb_registry *r, struct server *s, uint32_t weight);
 void server_set_maxconn(struct lb_registry *r, struct server *s, uint32_t maxconn); /* 0: none */
+/* Control, until a reload: are cookies of addresses made, and with which key. The servers' change at once. -ENOMEM: the key stays. */
+void lb_set_dynamic_cookie(struct lb_backend *be, bool is_on);
+HG_WUR int lb_set_cookie_key(struct lb_backend *be, struct str key);
 void server_set_addr(struct lb_registry *r, struct server *s, const struct addr *a);
 HG_WUR int lb_rebuild(struct lb_registry *r, struct lb_backend *be); /* -ENOMEM: the old table stays */
 /* Many changes, one rebuild per backend: between begin and end tables are only marked. May nest. */

@@ -147,6 +147,7 @@ static void backend_free(struct lb_registry *r, struct lb_backend *be)
 		stats_row_put(r->services_area, &be->fe_stats);
 	mem_free(be->servers);
 	mem_free(be->next_servers);
+	mem_free(be->cookie_key);
 	mem_free(be->name);
 	for (unsigned i = 0; i < ARRAY_SIZE(be->invalid); i++)
 		mem_free(be->invalid[i]);
@@ -352,6 +353,9 @@ static void commit_backend(struct lb_registry *r, struct lb_backend *be,
 	struct server **old = be->servers;
 	struct list *l = px->servers.next;
 
+	mem_free(be->cookie_key);
+	be->cookie_key = NULL;
+	be->is_cookie_dynamic = px->cookie.dynamic;
 	/* Who was here and is not named again serves what it has and gets nothing new. */
 	for (unsigned i = 0; i < be->n_servers; i++) {
 		atomic_store(&old[i]->is_removed, true);

@@ -67,15 +67,17 @@ static void server_init_workers(struct server *s, unsigned n_workers)
  * `cookie … dynamic`: key, address and port (32 bits, network order) hashed, so that several balancers make the
  * same of it; HAProxy ones, too.
  */
-static uint64_t dynamic_cookie(const struct conf_proxy *px, const struct addr *a)
+static uint64_t dynamic_cookie(const struct lb_backend *be, const struct conf_proxy *px,
+			       const struct addr *a)
 {
+	const char *key = be->cookie_key ? be->cookie_key : px->dynamic_cookie_key;
 	uint32_t port = htonl(addr_port(a));
 	XXH64_state_t h;
 
-	if (!px->cookie.dynamic || !px->dynamic_cookie_key)
+	if (!be->is_cookie_dynamic || !key)
 		return 0;
 	XXH64_reset(&h, 0);
-	XXH64_update(&h, px->dynamic_cookie_key, strlen(px->dynamic_cookie_key));
+	XXH64_update(&h, key, strlen(key));
 	if (a->sa.sa_family == AF_INET)
 		XXH64_update(&h, &a->in.sin_addr, sizeof(a->in.sin_addr));
 	else if (a->sa.sa_family == AF_INET6)
@@ -90,7 +92,28 @@ static void server_make_cookie(struct server *s)
 {
 	if (s->conf)
 		atomic_store(&s->dynamic_cookie,
-			     s->conf->cookie ? 0 : dynamic_cookie(s->conf->proxy, &s->addr));
+			     s->conf->cookie ? 0 : dynamic_cookie(s->be, s->conf->proxy, &s->addr));
+}
+
+void lb_set_dynamic_cookie(struct lb_backend *be, bool is_on)
+{
+	be->is_cookie_dynamic = is_on;
+	for (unsigned i = 0; i < be->n_servers; i++)
+		server_make_cookie(be->servers[i]);
+}
+
+int lb_set_cookie_key(struct lb_backend *be, struct str key)
+{
+	char *copy = mem_alloc(key.len + 1);
+
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, key.p, key.len);
+	copy[key.len] = '\0';
+	mem_free(be->cookie_key);
+	be->cookie_key = copy;
+	lb_set_dynamic_cookie(be, be->is_cookie_dynamic);
+	return 0;
 }
 
 void server_store_addr(struct server *s, const struct addr *a)

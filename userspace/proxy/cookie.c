@@ -210,7 +210,7 @@ static void cookie_found(struct stream *st, struct str id)
 {
 	struct server *s = server_by_cookie(st, id);
 
-	if (!s && st->be->cookie.dynamic)
+	if (!s)
 		s = server_by_dynamic(st, id);
 	if (!s) {
 		st->term[2] = 'I';
@@ -345,7 +345,7 @@ static struct str server_id(struct stream *st)
 
 	if (st->srv_conf && st->srv_conf->cookie)
 		return str_from_cstr(st->srv_conf->cookie);
-	if (!st->srv_conf || !st->be->cookie.dynamic)
+	if (!st->srv_conf)
 		return STR_NULL;
 	v = atomic_load_explicit(&st->srv->dynamic_cookie, memory_order_relaxed);
 	return v ? arena_printf(&st->arena, "%016llx", (unsigned long long)v) : STR_NULL;
