@@ -423,13 +423,17 @@ static void test_proxy_headers(void **state)
 	begin(e, publish(e,
 			 DEFAULTS "backend v1\n server s1 127.0.0.1:%u check send-proxy\n"
 				  "backend v2\n server s1 127.0.0.1:1 check port %u send-proxy-v2 "
-				  "check-send-proxy inter 1s\n",
+				  "check-send-proxy proxy-v2-options ssl,crc32c,authority inter "
+				  "1s\n",
 			 e->a.port, e->b.port));
 	WAIT_FOR(e, srv(e, "v1", "s1")->check.status == CHECK_STATUS_L4OK && e->a.got[0]);
 	assert_string_equal(e->a.got, "PROXY UNKNOWN\r\n");
 	WAIT_FOR(e, srv(e, "v2", "s1")->check.status == CHECK_STATUS_L4OK && e->b.got[0]);
-	/* version 2, LOCAL, no addresses */
-	assert_memory_equal(e->b.got, "\r\n\r\n\0\r\nQUIT\n\x20\0\0\0", 16);
+	/* version 2, LOCAL, no addresses; no TLS of a client, and a sum */
+	assert_memory_equal(e->b.got,
+			    "\r\n\r\n\0\r\nQUIT\n\x20\0\0\x0f"
+			    "\x20\0\5\0\0\0\0\1\3\0\4",
+			    27);
 	/*
 	 * Another address or port need not speak what the traffic does. On a port of its own: what the
 	 * checks above have sent may still be on its way to theirs.

@@ -72,6 +72,59 @@ static void test_write_text(void **state)
 	assert_memory_equal(out, "\r\n\r\n\0\r\nQUIT\n\x20\0\0\0", n);
 }
 
+/* Fields come back as they were given, and the checksum is one that the reader accepts. */
+static void test_write_fields(void **state)
+{
+	static const char big[70000];
+	struct addr a = ip("10.0.0.1", 1000), b = ip("10.0.0.2", 80), src, dst;
+	const struct proxy_tlv tlvs[] = { { PROXY_TLV_AUTHORITY, STR("a.example") },
+					  { 0xe0, STR("") } };
+	const struct proxy_tlv in_ssl[] = { { PROXY_TLV_SSL_VERSION, STR("TLSv1.3") } };
+	struct proxy_extra x = { .tlvs = tlvs,
+				 .n_tlvs = 2,
+				 .has_ssl = true,
+				 .ssl_client = PROXY_CLIENT_SSL,
+				 .ssl_verify = 0x01020304,
+				 .ssl_tlvs = in_ssl,
+				 .n_ssl_tlvs = 1 };
+	struct proxy_tlv long_tlv[] = { { 0xe1, str_make(big, 65535 - 12 - 3) },
+					{ 0xe2, STR("") } };
+	char *out = malloc(80000);
+	struct str all, v;
+	int n;
+
+	for (int crc = 0; crc < 2; crc++) {
+		x.has_crc32c = crc;
+		n = proxy_header_write_more(&a, &b, &x, out);
+		assert_int_equal(n, 16 + 12 + 12 + 3 + (3 + 5 + 10) + 7 * crc);
+		assert_true((size_t)n <= proxy_header_bound(&x));
+		assert_int_equal(read_exact(out, (size_t)n, &src, &dst), n);
+		assert_true(addr_is_eq(&src, &a) && addr_is_eq(&dst, &b));
+		all = proxy_header_tlvs(str_make(out, (size_t)n));
+		assert_true(proxy_tlv_find(all, PROXY_TLV_AUTHORITY, &v));
+		assert_true(str_is_eq(v, STR("a.example")));
+		assert_true(proxy_tlv_find(all, PROXY_TLV_SSL_VERSION, &v));
+		assert_true(proxy_tlv_find(all, PROXY_TLV_SSL, &v));
+		assert_memory_equal(v.p, "\1\1\2\3\4", 5);
+	}
+	/* One bit of an address: only the sum can tell. */
+	out[16] ^= 1;
+	assert_int_equal(read_exact(out, (size_t)n, &src, &dst), -EBADMSG);
+	/* Without addresses: LOCAL; of an unknown family: still about a client. */
+	assert_true(proxy_header_write_more(NULL, NULL, &x, out) > 16);
+	assert_memory_equal(out + 12, "\x20\0", 2);
+	a.sa.sa_family = AF_UNIX;
+	assert_true(proxy_header_write_more(&a, &a, &x, out) > 16);
+	assert_memory_equal(out + 12, "\x21\0", 2);
+	/* As long as a length can say, and one field more. */
+	a = ip("10.0.0.1", 1000);
+	x = (struct proxy_extra){ .tlvs = long_tlv, .n_tlvs = 1 };
+	assert_int_equal(proxy_header_write_more(&a, &b, &x, out), 16 + 65535);
+	x.n_tlvs = 2;
+	assert_int_equal(proxy_header_write_more(&a, &b, &x, out), -E2BIG);
+	free(out);
+}
+
 static void test_v1_unknown(void **state)
 {
 	struct addr s, d;
@@ -277,10 +330,11 @@ static void test_noise(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_write_text),
-		cmocka_unit_test(test_v1_unknown), cmocka_unit_test(test_v1_bad),
-		cmocka_unit_test(test_v2_forms),   cmocka_unit_test(test_v2_crc),
-		cmocka_unit_test(test_v2_fields),  cmocka_unit_test(test_noise),
+		cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_write_text),
+		cmocka_unit_test(test_write_fields), cmocka_unit_test(test_v1_unknown),
+		cmocka_unit_test(test_v1_bad),	     cmocka_unit_test(test_v2_forms),
+		cmocka_unit_test(test_v2_crc),	     cmocka_unit_test(test_v2_fields),
+		cmocka_unit_test(test_noise),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,6 +37,7 @@ struct conf_pos {
 #include "conf/conf_check.h" /* part of this header, and too long for it */
 #include "conf/conf_crt.h" /* the same */
 #include "conf/conf_resolvers.h" /* the same */
+#include "conf/conf_link.h"
 #include "conf/conf_ring.h"
 #include "conf/conf_xdp.h"
 #include "conf/conf_global.h"
@@ -252,6 +253,8 @@ struct conf_server {
 	struct expr *auto_sni; /* sni-auto: what `sni` becomes when there is none */
 	bool has_auto_check_sni;
 	uint8_t send_proxy; /* 0, 1, 2 */
+	uint8_t pp_options; /* enum conf_pp_option */
+	const struct conf_pp_tlv *pp_tlvs; /* the last one first */
 	uint32_t pool_max_conn; /* UINT32_MAX: no limit */
 	uint64_t pool_purge_delay; /* 5 s */
 	uint32_t max_reuse;

@@ -192,7 +192,7 @@ extern const struct keyword_table conf_kw_l4, conf_kw_nat, conf_kw_balance, conf
 extern const struct keyword_table conf_kw_bind, conf_kw_server, conf_kw_tls, conf_kw_tls_bind;
 extern const struct keyword_table conf_kw_userlist, conf_kw_stick, conf_kw_errors, conf_kw_compression,
 	conf_kw_resolvers, conf_kw_server_resolve, conf_kw_ring, conf_kw_crt_store, conf_kw_crt_load, conf_kw_crt_files,
-	conf_kw_persist, conf_kw_socket, conf_kw_socket_global, conf_kw_case, conf_kw_filter;
+	conf_kw_persist, conf_kw_server_link, conf_kw_socket, conf_kw_socket_global, conf_kw_case, conf_kw_filter;
 
 /* `source`: into the struct conf_outgoing at the row's offset (kw_socket.c). */
 int conf_parse_source(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
@@ -521,6 +521,7 @@ void dump_resolvers(FILE *f, const struct conf *c);
 HG_WUR int finalize_resolvers(struct parser *ps);
 HG_WUR int finalize_server_name(struct parser *ps, struct conf_server *s, struct line *l);
 keyword_parse_fn parse_unix_bind; /* kw_bind.c */
+HG_WUR int finalize_server_link(struct parser *ps, struct conf_server *s, struct line *l); /* kw_link.c */
 HG_WUR int finalize_unix_bind(struct parser *ps, struct conf_bind *b); /* kw_socket.c */
 void dump_sockets(FILE *f, const struct conf_proxy *px);
 HG_WUR int finalize_persist(struct parser *ps, struct proxy_build *b); /* kw_persist.c */

@@ -73,6 +73,7 @@ static void build(void)
 		&conf_kw_rules,
 		&conf_kw_bind,
 		&conf_kw_server,
+		&conf_kw_server_link,
 		&conf_kw_tls,
 		&conf_kw_userlist,
 		&conf_kw_stick,

@@ -300,6 +300,7 @@ static void dump_server(FILE *f, const struct conf_server *s)
 	dump_endpoint(f, &s->ep);
 	fputc('\n', f);
 	dump_table(f, "    ", &conf_kw_server, SEC_SERVER, s);
+	dump_table(f, "    ", &conf_kw_server_link, SEC_SERVER, s);
 	if (s->has_check_addr) {
 		fputs("    addr ", f);
 		dump_endpoint(f, &s->check_ep);
@@ -316,6 +317,10 @@ static void dump_server(FILE *f, const struct conf_server *s)
 		fprintf(f, "    quic-id %u\n", s->quic_id);
 	if (s->send_proxy)
 		fprintf(f, "    send-proxy version %u\n", s->send_proxy);
+	if (s->pp_options)
+		fprintf(f, "    proxy-v2-options %#x\n", s->pp_options);
+	for (const struct conf_pp_tlv *t = s->pp_tlvs; t; t = t->before)
+		fprintf(f, "    set-proxy-v2-tlv-fmt(%u)\n", t->type);
 	if (s->track_server)
 		fprintf(f, "    tracks %s/%s\n", s->track_server->proxy->name,
 			s->track_server->name);

@@ -194,6 +194,8 @@ static int finalize_server(struct parser *ps, struct conf_server *s)
 
 	if (r == 0)
 		r = finalize_port(ps, s);
+	if (r == 0)
+		r = finalize_server_link(ps, s, build_of(s)->line);
 	if (r == 0 && s->has_agent && !s->agent_port)
 		r = conf_fail(ps, build_of(s)->line, 1,
 			      "server '%.64s' has 'agent-check': add 'agent-port <port>'", s->name);

@@ -110,12 +110,6 @@ static int parse_on_marked(struct parser *ps, struct line *l, void *obj, const s
 	return r;
 }
 
-static int parse_send_proxy(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
-{
-	((struct conf_server *)obj)->send_proxy = l->is_negated ? 0 : (uint8_t)kw->min;
-	return 0;
-}
-
 int arg_server_proto(struct parser *ps, struct line *l, uint8_t *ret)
 {
 	static const struct keyword_value values[] = { VALUE("h1", SERVER_PROTO_H1),
@@ -297,10 +291,6 @@ static const struct keyword rows[] = {
 	  .args = "auto|h1|h2", .def = "auto",
 	  .help = "how WebSockets are asked for: by an upgrade of HTTP/1 or by HTTP/2's extended "
 		  "CONNECT (RFC 8441); auto: HTTP/2 when nothing else is spoken with the server" },
-	{ NAME("send-proxy"), SEC_SRV, ARG_FUNC, KW_NO, .parse = parse_send_proxy, .min = 1,
-	  .grade = '1', .help = "connections begin with a PROXY header, version 1" },
-	{ NAME("send-proxy-v2"), SEC_SRV, ARG_FUNC, KW_NO, .parse = parse_send_proxy, .min = 2,
-	  .grade = '1', .help = "the same, version 2" },
 	{ NAME("pool-max-conn"), SEC_SRV, ARG_FUNC, AT(pool_max_conn), .parse = parse_pool_max,
 	  .grade = '1', .args = "<number>|-1", .def = "-1", .help = "idle connections kept" },
 	{ NAME("pool-low-conn"), SEC_SRV, ARG_FUNC, .parse = parse_pool_low, .grade = '1',
@@ -317,10 +307,6 @@ static const struct keyword rows[] = {
 static const char *const pending[] = {
 	"check-reuse-pool",
 	"check-pool-conn-name",
-	"proxy-v2-options",
-	"send-proxy-v2-ssl",
-	"send-proxy-v2-ssl-cn",
-	"set-proxy-v2-tlv-fmt*",
 	"hash-key",
 	"pool-conn-name",
 	"strict-maxconn",
@@ -349,7 +335,8 @@ const struct keyword_table conf_kw_server = KEYWORDS("server option", rows, .pen
 
 static int parse_options(struct parser *ps, struct line *l, struct conf_server *s, uint16_t section)
 {
-	const struct scope scopes[3] = { { .table = &conf_kw_server, .obj = s },
+	const struct scope scopes[4] = { { .table = &conf_kw_server, .obj = s },
+					 { .table = &conf_kw_server_link, .obj = s },
 					 { .table = &conf_kw_server_resolve, .obj = s },
 					 { .table = &conf_kw_tls, .obj = &s->tls } };
 

@@ -140,11 +140,26 @@ static void run_forget(struct check_run *r)
 	r->head.max_bytes = CHECK_BUF_SIZE;
 }
 
+/* The connection is ours, not a client's: LOCAL, or UNKNOWN in version 1. Into `out` of 128 bytes. */
+static size_t own_proxy_header(const struct check_target *t, unsigned version, char *out)
+{
+	const struct addr none = { .sa.sa_family = AF_UNSPEC };
+	const struct proxy_extra x = { .has_crc32c = t->conf && t->conf->pp_options & PP_CRC32C,
+				       .has_ssl = t->conf && t->conf->pp_options & PP_SSL,
+				       .ssl_verify = 1 };
+	int n;
+
+	if (version != 2)
+		return proxy_header_write(version, &none, &none, out);
+	n = proxy_header_write_more(&none, &none, &x, out);
+	BUG_ON(n < 0); /* 31 bytes */
+	return (size_t)n;
+}
+
 /* 0, or -errno of what the kernel said. */
 static int run_dial(struct check_run *r, const struct check_step *s)
 {
 	const struct check_target *t = &r->target;
-	const struct addr none = { .sa.sa_family = AF_UNSPEC };
 	struct addr to = t->to;
 	char header[128];
 	struct dial_opts o = {
@@ -179,10 +194,8 @@ static int run_dial(struct check_run *r, const struct check_step *s)
 	if (o.tls && t->has_h2 && !o.alpn.len &&
 	    (r->prog->kind != CHECK_KIND_HTTP || t->proto == SERVER_PROTO_H1))
 		o.alpn = STR("\x08http/1.1");
-	/* The connection is ours, not a client's: LOCAL, or UNKNOWN in version 1. */
 	if (version)
-		o.proxy_header = str_make(header,
-					  proxy_header_write(version, &none, &none, header));
+		o.proxy_header = str_make(header, own_proxy_header(t, version, header));
 	rc = conn_dial(r->nw, &o, &r->conn);
 	if (rc) {
 		r->conn = NULL;

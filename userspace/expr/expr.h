@@ -81,6 +81,7 @@ enum subject_tls_field {
 enum subject_cert_field {
 	CERT_DER, CERT_CHAIN_DER, CERT_S_DN, CERT_I_DN, CERT_SERIAL, CERT_SHA1, CERT_NOTBEFORE,
 	CERT_NOTAFTER, CERT_KEY_ALG, CERT_SIG_ALG, CERT_VERSION, CERT_SAN,
+	CERT_S_CN, CERT_KEY_NAME, /* "RSA2048": what PROXY headers say */
 	CERT_FIELD_MASK = 0x1f, /* of a subject_tls_field */
 };
 enum subject_tcp_fact {

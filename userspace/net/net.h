@@ -441,4 +441,37 @@ bool proxy_tlv_find(struct str tlvs, uint8_t type, struct str *ret);
 size_t proxy_header_write(unsigned version, const struct addr *src, const struct addr *dst,
 			  char *out);
 
+/* Fields of version 2 (2.2.1 to 2.2.7 of its specification). */
+enum proxy_tlv_type {
+	PROXY_TLV_ALPN = 0x01,
+	PROXY_TLV_AUTHORITY = 0x02,
+	PROXY_TLV_CRC32C = 0x03,
+	PROXY_TLV_UNIQUE_ID = 0x05,
+	PROXY_TLV_SSL = 0x20,
+	PROXY_TLV_SSL_VERSION = 0x21, /* this and those below stand inside PROXY_TLV_SSL */
+	PROXY_TLV_SSL_CN = 0x22,
+	PROXY_TLV_SSL_CIPHER = 0x23,
+	PROXY_TLV_SSL_SIG_ALG = 0x24,
+	PROXY_TLV_SSL_KEY_ALG = 0x25,
+};
+enum proxy_ssl_client { PROXY_CLIENT_SSL = 1, PROXY_CLIENT_CERT_CONN = 2, PROXY_CLIENT_CERT_SESS = 4 };
+struct proxy_tlv {
+	uint8_t type;
+	struct str value; /* 65,535 bytes at most */
+};
+struct proxy_extra {
+	const struct proxy_tlv *tlvs;
+	unsigned n_tlvs;
+	bool has_ssl, has_crc32c;
+	uint8_t ssl_client; /* enum proxy_ssl_client */
+	uint32_t ssl_verify; /* 0: the client showed a certificate, and it was good */
+	const struct proxy_tlv *ssl_tlvs;
+	unsigned n_ssl_tlvs;
+};
+/* Bytes that suffice for a header of version 2 with these fields. */
+size_t proxy_header_bound(const struct proxy_extra *x);
+/* Writes it into out (proxy_header_bound() bytes). Its length, or -E2BIG: a header cannot hold so much. */
+HG_WUR int proxy_header_write_more(const struct addr *src, const struct addr *dst,
+				   const struct proxy_extra *x, char *out);
+
 #endif

@@ -9,11 +9,11 @@
 #include "base/buf.h"
 #include "net/net.h"
 
-#define V1_MAX	      107 /* longest line with its CRLF (2.1) */
-#define V2_HEAD	      16
-#define V2_TLV_CRC32C 0x03
-#define V2_TLV_SSL    0x20
-#define V2_SSL_HEAD   5 /* client flags, verification result */
+#define V1_MAX	    107 /* longest line with its CRLF (2.1) */
+#define V2_HEAD	    16
+#define V2_ADDR_MAX 36
+#define V2_TLV_HEAD 3 /* type, length */
+#define V2_SSL_HEAD 5 /* client flags, verification result */
 
 static const char v2_signature[12] = "\r\n\r\n\0\r\nQUIT\n";
 
@@ -103,16 +103,20 @@ static uint32_t crc32c(uint32_t crc, const uint8_t *p, size_t len)
 	return crc;
 }
 
-static bool is_crc_right(const uint8_t *head, size_t total, size_t crc_off)
+/* Of a whole header, with the sum's own field zero (2.2.3). */
+static uint32_t header_crc(const uint8_t *head, size_t total, size_t crc_off)
 {
 	static const uint8_t zero[4];
 	uint32_t crc = 0xffffffffu;
 
-	/* The sum is computed with its own field zero (2.2.3). */
 	crc = crc32c(crc, head, crc_off);
 	crc = crc32c(crc, zero, 4);
-	crc = crc32c(crc, head + crc_off + 4, total - crc_off - 4);
-	return ~crc == get_be32(head + crc_off);
+	return ~crc32c(crc, head + crc_off + 4, total - crc_off - 4);
+}
+
+static bool is_crc_right(const uint8_t *head, size_t total, size_t crc_off)
+{
+	return header_crc(head, total, crc_off) == get_be32(head + crc_off);
 }
 
 /* Every TLV must fit exactly; unknown ones are skipped. */
@@ -126,7 +130,8 @@ static int check_tlvs(const uint8_t *head, size_t off, size_t total)
 		len = get_be16(head + off + 1);
 		if (len > total - off - 3)
 			return -EBADMSG;
-		if (head[off] == V2_TLV_CRC32C && (len != 4 || !is_crc_right(head, total, off + 3)))
+		if (head[off] == PROXY_TLV_CRC32C &&
+		    (len != 4 || !is_crc_right(head, total, off + 3)))
 			return -EBADMSG;
 		off += 3 + len;
 	}
@@ -265,7 +270,7 @@ bool proxy_tlv_find(struct str tlvs, uint8_t type, struct str *ret)
 
 	if (tlv_find(tlvs, type, ret))
 		return true;
-	return tlv_find(tlvs, V2_TLV_SSL, &ssl) && ssl.len >= V2_SSL_HEAD &&
+	return tlv_find(tlvs, PROXY_TLV_SSL, &ssl) && ssl.len >= V2_SSL_HEAD &&
 	       tlv_find(str_from(ssl, V2_SSL_HEAD), type, ret);
 }
 
@@ -348,4 +353,79 @@ size_t proxy_header_write(unsigned version, const struct addr *src, const struct
 		as_family(dst, family, &d);
 	}
 	return version == 2 ? write_v2(family, &s, &d, out) : write_v1(family, &s, &d, out);
+}
+
+/* --- fields ---- */
+
+static size_t tlvs_size(const struct proxy_tlv *tlvs, unsigned n)
+{
+	size_t size = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		size += V2_TLV_HEAD + tlvs[i].value.len;
+	return size;
+}
+
+static size_t ssl_size(const struct proxy_extra *x)
+{
+	return V2_SSL_HEAD + tlvs_size(x->ssl_tlvs, x->n_ssl_tlvs);
+}
+
+static size_t extra_size(const struct proxy_extra *x)
+{
+	return tlvs_size(x->tlvs, x->n_tlvs) + (x->has_ssl ? V2_TLV_HEAD + ssl_size(x) : 0) +
+	       (x->has_crc32c ? V2_TLV_HEAD + 4 : 0);
+}
+
+size_t proxy_header_bound(const struct proxy_extra *x)
+{
+	return V2_HEAD + V2_ADDR_MAX + extra_size(x);
+}
+
+static char *put_tlv_head(char *p, uint8_t type, size_t len)
+{
+	*p = (char)type;
+	put_be16(p + 1, (uint16_t)len);
+	return p + V2_TLV_HEAD;
+}
+
+static char *put_tlvs(char *p, const struct proxy_tlv *tlvs, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		p = put_tlv_head(p, tlvs[i].type, tlvs[i].value.len);
+		if (tlvs[i].value.len)
+			memcpy(p, tlvs[i].value.p, tlvs[i].value.len);
+		p += tlvs[i].value.len;
+	}
+	return p;
+}
+
+int proxy_header_write_more(const struct addr *src, const struct addr *dst,
+			    const struct proxy_extra *x, char *out)
+{
+	size_t n = proxy_header_write(2, src, dst, out), total = n + extra_size(x);
+	char *p = out + n, *crc = NULL;
+
+	/* Every field is shorter than all of them together. */
+	if (total - V2_HEAD > UINT16_MAX)
+		return -E2BIG;
+	/* PROXY, though nothing is known of addresses: of LOCAL nobody reads the fields. */
+	if (src && src->sa.sa_family != AF_UNSPEC)
+		out[12] = 0x21;
+	p = put_tlvs(p, x->tlvs, x->n_tlvs);
+	if (x->has_ssl) {
+		p = put_tlv_head(p, PROXY_TLV_SSL, ssl_size(x));
+		*p = (char)x->ssl_client;
+		put_be32(p + 1, x->ssl_verify);
+		p = put_tlvs(p + V2_SSL_HEAD, x->ssl_tlvs, x->n_ssl_tlvs);
+	}
+	if (x->has_crc32c)
+		crc = put_tlv_head(p, PROXY_TLV_CRC32C, 4);
+	put_be16(out + 14, (uint16_t)(total - V2_HEAD));
+	if (crc) {
+		size_t off = (size_t)(crc - out);
+
+		put_be32(crc, header_crc((const uint8_t *)out, total, off));
+	}
+	return (int)total;
 }

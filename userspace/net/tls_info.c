@@ -85,8 +85,8 @@ static int ret_dn(struct sample *ret, struct arena *arena, const X509_NAME *name
 	return ret_copy(ret, SAMPLE_STR, arena, text, strlen(text));
 }
 
-/* As in the certificate: "YYMMDDhhmmssZ". */
-static int ret_time(struct sample *ret, struct arena *arena, const ASN1_TIME *t)
+/* As in the certificate; a time: "YYMMDDhhmmssZ". */
+static int ret_text(struct sample *ret, struct arena *arena, const ASN1_STRING *t)
 {
 	return ret_copy(ret, SAMPLE_STR, arena, ASN1_STRING_get0_data(t),
 			(size_t)ASN1_STRING_length(t));
@@ -153,6 +153,34 @@ static int ret_san(struct sample *ret, struct arena *arena, X509 *x)
 	return r;
 }
 
+/* The first one, as HAProxy says it. */
+static int ret_cn(struct sample *ret, struct arena *arena, const X509_NAME *name)
+{
+	int at = X509_NAME_get_index_by_NID(name, NID_commonName, -1);
+
+	if (at < 0)
+		return -ENOENT;
+	return ret_text(ret, arena, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, at)));
+}
+
+/* "RSA2048", "EC256". */
+static int ret_key_name(struct sample *ret, struct arena *arena, X509 *x)
+{
+	EVP_PKEY *key = X509_get0_pubkey(x);
+	int type = key ? EVP_PKEY_get_base_id(key) : NID_undef;
+	const char *name = type == EVP_PKEY_RSA	  ? "RSA"
+			   : type == EVP_PKEY_EC  ? "EC"
+			   : type == EVP_PKEY_DSA ? "DSA"
+						  : NULL;
+	struct str s;
+
+	if (!name)
+		return key ? ret_str(ret, str_from_cstr(OBJ_nid2sn(type))) : -ENOENT;
+	s = arena_printf(arena, "%s%d", name, EVP_PKEY_get_bits(key));
+	*ret = (struct sample){ .type = SAMPLE_STR, .str = s };
+	return s.p ? 0 : -ENOMEM;
+}
+
 static int cert_field(X509 *x, enum subject_cert_field f, struct arena *arena, struct sample *ret)
 {
 	switch (f) {
@@ -171,9 +199,9 @@ static int cert_field(X509 *x, enum subject_cert_field f, struct arena *arena, s
 	case CERT_SHA1:
 		return ret_sha1(ret, arena, x);
 	case CERT_NOTBEFORE:
-		return ret_time(ret, arena, X509_get0_notBefore(x));
+		return ret_text(ret, arena, X509_get0_notBefore(x));
 	case CERT_NOTAFTER:
-		return ret_time(ret, arena, X509_get0_notAfter(x));
+		return ret_text(ret, arena, X509_get0_notAfter(x));
 	case CERT_KEY_ALG:
 		return ret_key_alg(ret, x);
 	case CERT_SIG_ALG:
@@ -182,6 +210,10 @@ static int cert_field(X509 *x, enum subject_cert_field f, struct arena *arena, s
 		return ret_sint(ret, SAMPLE_SINT, X509_get_version(x) + 1);
 	case CERT_SAN:
 		return ret_san(ret, arena, x);
+	case CERT_S_CN:
+		return ret_cn(ret, arena, X509_get_subject_name(x));
+	case CERT_KEY_NAME:
+		return ret_key_name(ret, arena, x);
 	default:
 		return -ENOENT;
 	}

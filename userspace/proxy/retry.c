@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "proxy/h2_link.h"
+#include "proxy/pp_header.h"
 #include "proxy/track.h"
 #include "proxy/worker_priv.h"
 
@@ -80,18 +81,6 @@ struct dial_plan {
 	struct addr to, from;
 };
 
-static struct str dial_proxy_header(struct stream *st)
-{
-	char text[256];
-	size_t n;
-
-	if (!st->srv_conf || !st->srv_conf->send_proxy)
-		return STR_NULL;
-	n = proxy_header_write(st->srv_conf->send_proxy, &st->front.conn->peer,
-			       conn_local_addr(st->front.conn), text);
-	return arena_str(&st->arena, str_make(text, n));
-}
-
 /* Where to, apart from TLS and source. False: nothing to connect to. */
 static bool dial_target(struct stream *st, struct dial_opts *o, struct addr *to)
 {
@@ -143,8 +132,8 @@ static struct tls_client *tls_of(const struct stream *st)
 		       : NULL;
 }
 
-/* Everything but the address. */
-static void dial_plan(struct stream *st, struct dial_plan *p)
+/* Everything but the address. 0 or -errno. */
+static int dial_plan(struct stream *st, struct dial_plan *p)
 {
 	const struct conf_proxy *be = st->be;
 	struct dial_opts *o = &p->opts;
@@ -165,7 +154,7 @@ static void dial_plan(struct stream *st, struct dial_plan *p)
 		o->alpn = alpn_http1;
 	else if (o->tls && st->srv_conf->ws == WS_H2 && h2_link_takes_websocket(st))
 		o->alpn = alpn_h2;
-	o->proxy_header = dial_proxy_header(st);
+	return pp_header(st, &o->proxy_header);
 }
 
 /* Nothing distinguishes a connection to this server from another: the usual case. */
@@ -269,9 +258,12 @@ static int get_conn(struct stream *st)
 	bool is_simple = is_plain(st), may_keep = may_reuse(st);
 	struct dial_plan p;
 	uint64_t key = 0;
+	int r;
 
 	if (!is_simple) {
-		dial_plan(st, &p);
+		r = dial_plan(st, &p);
+		if (r)
+			return r;
 		key = plan_key(st, &p);
 	}
 	/* With `ws` they may speak something else than the server's other connections. */
@@ -283,8 +275,9 @@ static int get_conn(struct stream *st)
 		ctr_add(&st->be_ctr->reuses, 1);
 		return 1;
 	}
-	if (is_simple)
-		dial_plan(st, &p);
+	r = is_simple ? dial_plan(st, &p) : 0;
+	if (r)
+		return r;
 	st->flags &= ~(uint32_t)STREAM_SRV_REUSED;
 	st->deadline_ns = st->be->timeout.connect ? loop_now(st->w->loop) + st->be->timeout.connect
 						  : 0;

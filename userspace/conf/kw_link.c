@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Options of server lines about the connections themselves: how they are made, and what they say first. Control thread. */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "conf/conf_priv.h"
+
+#define AT(field) .offset = offsetof(struct conf_server, field)
+
+/* --- PROXY headers ------------------------------------------------------------------------------- */
+
+static const struct keyword_value pp_options[] = { VALUE("ssl", PP_SSL),
+						   VALUE("cert-cn", PP_CERT_CN),
+						   VALUE("ssl-cipher", PP_SSL_CIPHER),
+						   VALUE("cert-sig", PP_CERT_SIG),
+						   VALUE("cert-key", PP_CERT_KEY),
+						   VALUE("authority", PP_AUTHORITY),
+						   VALUE("crc32c", PP_CRC32C),
+						   VALUE("unique-id", PP_UNIQUE_ID),
+						   VALUES_END };
+#define PP_OF_SSL (PP_SSL | PP_CERT_CN | PP_SSL_CIPHER | PP_CERT_SIG | PP_CERT_KEY)
+
+/* send-proxy and its kin; `min` is the version, `max` what version 2 says beyond addresses. */
+static int parse_send_proxy(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_server *s = obj;
+
+	/* With what a default-server line wants to be in it. */
+	if (l->is_negated) {
+		s->pp_options = 0;
+		s->pp_tlvs = NULL;
+	}
+	s->send_proxy = l->is_negated ? 0 : (uint8_t)kw->min;
+	s->pp_options |= l->is_negated ? 0 : (uint8_t)kw->max;
+	return 0;
+}
+
+/* Those about certificates stand inside the field of TLS. */
+static int parse_pp_options(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_server *s = obj;
+	struct str all, rest;
+	int r = line_want(ps, l, "options separated by commas", &all);
+
+	for (rest = all; r == 0 && rest.p;) {
+		struct str one = str_cut(&rest, ',');
+		const struct keyword_value *v = pp_options;
+
+		while (v->name.p && !str_is_eq(v->name, one))
+			v++;
+		if (!v->name.p)
+			return conf_fail_off(ps, l, l->at - 1, (size_t)(one.p - all.p),
+					     "'proxy-v2-options' expects ssl, cert-cn, ssl-cipher, "
+					     "cert-sig, cert-key, authority, crc32c or unique-id "
+					     "instead of '" STR_FMT "'",
+					     STR_ARG(str_sub(one, 0, 64)));
+		s->pp_options |= v->value;
+		if (v->value & PP_OF_SSL)
+			s->pp_options |= PP_SSL;
+	}
+	return r;
+}
+
+static int hex_digit(char c)
+{
+	c = str_lower_char(c);
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int want_tlv_type(struct parser *ps, struct line *l, struct str text, uint8_t *ret)
+{
+	uint64_t v = 0;
+	bool is_hex = str_is_prefix(text, STR("0x"));
+	struct str digits = is_hex ? str_from(text, 2) : text;
+	bool is_bad = !digits.len;
+
+	for (size_t i = 0; i < digits.len && !is_bad; i++) {
+		int d = hex_digit(digits.p[i]);
+
+		is_bad = d < 0 || (!is_hex && d > 9);
+		v = v * (is_hex ? 16 : 10) + (uint64_t)(is_bad ? 0 : d);
+		is_bad |= v > UINT8_MAX;
+	}
+	if (is_bad)
+		return conf_fail(ps, l, l->at - 1,
+				 "'set-proxy-v2-tlv-fmt(…)' expects the type of a field, 0 to 255 "
+				 "or 0x00 to 0xff, instead of '" STR_FMT "'",
+				 STR_ARG(str_sub(text, 0, 64)));
+	/* PP2_TYPE_CRC32C (2.2.3): the receiver holds it against the whole header. */
+	if (v == 0x03)
+		return conf_fail(ps, l, l->at - 1,
+				 "type 0x03 is the header's checksum: write 'proxy-v2-options "
+				 "crc32c'");
+	*ret = (uint8_t)v;
+	return 0;
+}
+
+/* set-proxy-v2-tlv-fmt(<type>) <format> */
+static int parse_pp_tlv(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_server *s = obj;
+	struct conf_pp_tlv *t = arena_zalloc(&ps->conf->arena, sizeof(*t));
+	unsigned n = 0;
+	int r;
+
+	if (!t)
+		return -ENOMEM;
+	for (const struct conf_pp_tlv *i = s->pp_tlvs; i; i = i->before)
+		n++;
+	if (n == CONF_PP_TLVS)
+		return conf_fail(ps, l, l->at - 1, "a server has %d such fields at most",
+				 CONF_PP_TLVS);
+	r = want_tlv_type(ps, l, call_argument(l->words[l->at - 1]), &t->type);
+	if (r == 0)
+		r = compile_format(ps, ps->px, l, PLACE_REQ | PLACE_CONTENT, &t->value);
+	if (r)
+		return r;
+	t->before = s->pp_tlvs;
+	s->pp_tlvs = t;
+	return 0;
+}
+
+int finalize_server_link(struct parser *ps, struct conf_server *s, struct line *l)
+{
+	if (s->send_proxy != 2 && (s->pp_options || s->pp_tlvs))
+		return conf_warn(ps, l, 1,
+				 "server '%.64s' sends no PROXY header of version 2: without "
+				 "'send-proxy-v2' there is nothing that '%s' could add to",
+				 s->name,
+				 s->pp_options ? "proxy-v2-options" : "set-proxy-v2-tlv-fmt");
+	return 0;
+}
+
+#define SEND_PROXY(text, version, what, tells) \
+	{ NAME(text),                          \
+	  SEC_SRV,                             \
+	  ARG_FUNC,                            \
+	  KW_NO,                               \
+	  .parse = parse_send_proxy,           \
+	  NUMBER(version, what),               \
+	  .grade = '1',                        \
+	  .help = tells }
+
+static const struct keyword rows[] = {
+	SEND_PROXY("send-proxy", 1, 0, "connections begin with a PROXY header, version 1"),
+	SEND_PROXY("send-proxy-v2", 2, 0, "the same, version 2"),
+	SEND_PROXY("send-proxy-v2-ssl", 2, PP_SSL, "the same, with the client's TLS in it"),
+	SEND_PROXY("send-proxy-v2-ssl-cn", 2, PP_SSL | PP_CERT_CN,
+		   "the same, and the name in the client's certificate"),
+	{ NAME("proxy-v2-options"), SEC_SRV, ARG_FUNC, .parse = parse_pp_options, .grade = '2',
+	  .args = "<option>[,<option>]…",
+	  .help = "more in PROXY headers of version 2: ssl, cert-cn, ssl-cipher, cert-sig, "
+		  "cert-key, authority, crc32c, unique-id" },
+	{ NAME("set-proxy-v2-tlv-fmt"), SEC_SRV, ARG_FUNC, KW_CALL, .parse = parse_pp_tlv,
+	  .grade = '2', .args = "(<type>) <format>",
+	  .help = "a field of that type, 0 to 255, in PROXY headers of version 2" },
+};
+const struct keyword_table conf_kw_server_link = KEYWORDS("server option", rows);
