@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Options of server and bind lines about connections: what is said first on them, where they go, how sockets are set."""
 
-import socket
 import ssl
 
-from conftest import connect, make_cert, read_response
+from conftest import ScriptedServer, connect, make_cert, read_head, read_response, reply
+from peer import Pair
 
 HEAD = """
 defaults
@@ -52,3 +52,49 @@ frontend told
     assert got[6] and got[7][:2] in ("EC", "RS")
     assert told(b"/b", cert=True)[:6] == ["web.example", "id-/b", "http/1.1", "to /b of 127.0.0.1", "TLSv1.3", "alice"]
     assert told(b"/plain") == ["", "", "http/1.1", "", "", "", "", ""]
+
+
+def test_where_the_client_wanted_to_go(one, daemon):
+    """`*` and ports that are the client's, with and without a distance, beside HAProxy; what rules changed counts."""
+    def says(text):
+        return lambda s, c, n: read_head(c) and c.sendall(reply(text))
+
+    for addr, port in (("127.0.0.2", 8001), ("127.0.0.2", 8101), ("127.0.0.3", 8001), ("127.0.0.3", 8101), ("127.0.0.2", 8110),
+                       ("127.0.0.2", 8010), ("127.0.0.3", 9000)):
+        ScriptedServer(one, addr, port, says(f"{addr}:{port % 100 + 8000 if port < 9000 else port}".encode()))
+    p = Pair(one, daemon, HEAD + """
+frontend web
+    bind 127.0.0.1:{port}
+    http-request set-dst hdr(to) if { req.hdr(to) -m found }
+    http-request set-dst-port hdr_val(port) if { req.hdr(port) -m found }
+    use_backend %[req.hdr(be)]
+backend same-port
+    server s1 127.0.0.2
+backend plus
+    server s1 127.0.0.2:+1
+backend minus
+    server s1 127.0.0.2:-1
+backend any
+    server s1 *:9000
+backend both
+    server s1 *
+backend beyond
+    retries 0
+    server s1 127.0.0.2:+1
+""")
+
+    def ask(be, **more):
+        fields = "".join(f"{k}: {v}\r\n" for k, v in more.items())
+        return p.same(f"GET / HTTP/1.1\r\nHost: a\r\nbe: {be}\r\n{fields}\r\n".encode())[::2]
+
+    assert ask("plus") == (200, b"127.0.0.2:8001")
+    assert ask("any", to="127.0.0.3") == (200, b"127.0.0.3:9000")
+    # Connections of a server that is in several places are not mixed up.
+    with connect(one, "127.0.0.1", 8000) as c:
+        for be, to, port, want in (("both", "127.0.0.2", 8010, b"127.0.0.2:8010"), ("both", "127.0.0.2", 8001, b"127.0.0.2:8001"),
+                                   ("both", "127.0.0.3", 8001, b"127.0.0.3:8001"), ("same-port", "127.0.0.9", 8010, b"127.0.0.2:8010"),
+                                   ("minus", "127.0.0.9", 8002, b"127.0.0.2:8001"), ("both", "127.0.0.2", 8010, b"127.0.0.2:8010")):
+            c.sendall(f"GET / HTTP/1.1\r\nHost: a\r\nbe: {be}\r\nto: {to}\r\nport: {port}\r\n\r\n".encode())
+            assert read_response(c)[2] == want
+        c.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nbe: beyond\r\nport: 65535\r\n\r\n")
+        assert read_response(c)[0] == 503

@@ -364,7 +364,9 @@ static void test_ports(void **state)
 	assert_int_equal(ports[2], 12);
 	assert_int_equal(ports[3], 9);
 	l = conf_find_proxy(c, STR("m"), CONF_CAP_BACKEND);
-	assert_int_equal(addr_port(&conf_find_server(l, STR("s"))->ep.addr), 99);
+	/* The client's port; health checks have no client. */
+	assert_int_equal(addr_port(&conf_find_server(l, STR("s"))->ep.addr), 0);
+	assert_int_equal(conf_find_server(l, STR("s"))->shared_port, 99);
 	conf_free(c);
 	check_part("listen l\n bind :80\n bind *:80\n",
 		   "t.cfg:3:2: error: '*:80' is already in use by 'l'");

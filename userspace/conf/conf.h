@@ -220,6 +220,8 @@ struct conf_server {
 	unsigned id; /* svid, from 1 in order of declaration */
 	struct endpoint ep;
 	char *text; /* address as written */
+	int32_t port_offset; /* ":+100", ":-100": ep.port is 0, as without a port: the one the client asked for, plus this */
+	uint16_t shared_port; /* ep.port is 0: the one of all binds of the section, which checks ask; 0: there is none */
 	struct conf_resolve resolve; /* how a name becomes an address */
 	bool is_disabled, is_backup, has_check, has_agent, has_agent_addr;
 	bool check_via_tunnel; /* mode l4: to the service address, as the traffic goes */

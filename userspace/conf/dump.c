@@ -301,6 +301,8 @@ static void dump_server(FILE *f, const struct conf_server *s)
 	fputc('\n', f);
 	dump_table(f, "    ", &conf_kw_server, SEC_SERVER, s);
 	dump_table(f, "    ", &conf_kw_server_link, SEC_SERVER, s);
+	if (s->port_offset)
+		fprintf(f, "    port %+d to the client's\n", s->port_offset);
 	if (s->has_check_addr) {
 		fputs("    addr ", f);
 		dump_endpoint(f, &s->check_ep);

@@ -99,6 +99,11 @@ static int check_server(struct parser *ps, struct conf_server *s)
 		return conf_fail(ps, l, 2,
 				 "'%s' needs the IP address of server '%.64s' instead of '%.64s'",
 				 because_of(s->proxy), s->name, s->text);
+	if (s->port_offset)
+		return conf_fail(ps, l, 2,
+				 "'%s' forwards packets: the port of server '%.64s' cannot be "
+				 "relative to the client's",
+				 because_of(s->proxy), s->name);
 	if (what)
 		return conf_fail(ps, l, 1, "'%s' of server '%.64s' is not possible with '%s'", what,
 				 s->name, because_of(s->proxy));

@@ -112,34 +112,79 @@ static uint16_t port_of_binds(const struct conf_proxy *px)
 	return port;
 }
 
+/* Does every connection that checks make have what `has` looks for? Without a script there is one that has nothing. */
+static bool script_says(const struct conf_server *s, bool (*has)(const struct conf_check_step *st))
+{
+	unsigned n = 0;
+	struct list *p;
+
+	list_for_each(p, &s->proxy->check.steps) {
+		const struct conf_check_step *st = list_entry(p, struct conf_check_step, link);
+
+		if (st->kind != STEP_CONNECT)
+			continue;
+		n++;
+		if (!has(st))
+			return false;
+	}
+	return n != 0;
+}
+
+static bool step_has_port(const struct conf_check_step *st)
+{
+	return st->port || st->port_expr;
+}
+
+static bool step_has_addr(const struct conf_check_step *st)
+{
+	return st->addr.sa.sa_family != AF_UNSPEC;
+}
+
+/* Nobody asks for a health check: there is no client whose address and port it could take. */
+static int check_place(struct parser *ps, const struct conf_server *s, struct line *l)
+{
+	bool is_any = s->ep.kind == ENDPOINT_IP && addr_is_any(&s->ep.addr);
+
+	if (s->has_check && !s->check_port && !s->shared_port && !s->ep.port &&
+	    !s->resolve.is_srv && !script_says(s, step_has_port))
+		return conf_fail(ps, l, 2,
+				 "the health check of server '%.64s' needs a port: add "
+				 "'port <number>'",
+				 s->name);
+	if (is_any && s->has_check && !s->has_check_addr && !script_says(s, step_has_addr))
+		return conf_fail(
+			ps, l, 2,
+			"server '%.64s' is wherever its client wanted to go, so its health "
+			"check needs an address: add 'addr <address>'",
+			s->name);
+	if (is_any && s->has_agent && !s->has_agent_addr)
+		return conf_fail(ps, l, 2,
+				 "server '%.64s' is wherever its client wanted to go, so its agent "
+				 "needs an address: add 'agent-addr <address>'",
+				 s->name);
+	return 0;
+}
+
+/* What of the address is the client's to say. */
 static int finalize_port(struct parser *ps, struct conf_server *s)
 {
-	const struct conf_proxy *px = s->proxy;
 	struct line *l = build_of(s)->line;
-	uint16_t port;
 
 	if (s->ep.kind != ENDPOINT_IP && s->ep.kind != ENDPOINT_NAME)
 		return 0;
-	if (s->ep.port || s->resolve.is_srv) /* the records have ports */
-		return 0;
-	port = port_of_binds(px);
-	if (px->mode == CONF_MODE_L4) {
-		if (s->has_check && !s->check_port)
-			s->check_port = port;
-		return s->has_check && !s->check_port
-			       ? conf_fail(ps, l, 2,
-					   "the health check of server '%.64s' needs a port: add "
-					   "'port <number>'",
-					   s->name)
-			       : 0;
+	if (s->ep.port_offset_sign) {
+		s->port_offset = s->ep.port_offset_sign * (int32_t)s->ep.port;
+		s->ep.port_offset_sign = 0;
+		s->ep.port = s->ep.port_last = 0;
 	}
-	if (!port)
-		return conf_fail(ps, l, 2, "missing port of server '%.64s': write <address>:<port>",
-				 s->name);
-	s->ep.port = s->ep.port_last = port;
-	if (s->ep.kind == ENDPOINT_IP)
-		addr_set_port(&s->ep.addr, port);
-	return 0;
+	if (!s->ep.port && !s->resolve.is_srv)
+		s->shared_port = port_of_binds(s->proxy);
+	if (s->shared_port &&
+	    (s->shared_port + s->port_offset < 1 || s->shared_port + s->port_offset > UINT16_MAX))
+		return conf_fail(ps, l, 2, "port %u of the section and %+d give no port",
+				 s->shared_port, s->port_offset);
+	s->shared_port = s->shared_port ? (uint16_t)(s->shared_port + s->port_offset) : 0;
+	return check_place(ps, s, l);
 }
 
 static bool script_wants_tls(const struct conf_server *s)

@@ -211,7 +211,10 @@ static const struct keyword rows[] = {
 	{ NAME("bind"), SEC_FL, ARG_FUNC, .parse = parse_bind_line, .grade = '1',
 	  .args = "<address>[,...] [<option>...]", .help = "where connections are accepted" },
 	{ NAME("server"), SEC_LB, ARG_FUNC, .parse = parse_server_line, .grade = '1',
-	  .args = "<name> <address>[:<port>] [<option>...]", .help = "a server" },
+	  .args = "<name> <address>[:[+|-]<port>] [<option>...]",
+	  .help = "a server; `*` is the address that the client connected to, `+` and `-` count "
+		  "from "
+		  "the port that it connected to, which is also the port where none is given" },
 	{ NAME("server-template"), SEC_LB, ARG_FUNC, .parse = parse_server_line,
 	  .min = SERVER_LINE_TEMPLATE, .grade = '2',
 	  .args = "<prefix> <number>|<first>-<last> <name>:<port> [<option>...]",

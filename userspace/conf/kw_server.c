@@ -365,10 +365,6 @@ static int check_address(struct parser *ps, struct line *l, const struct conf_se
 				 "whatever protocol its 'bind' names, so leave out 'udp@'");
 	if (s->ep.kind == ENDPOINT_FD || s->ep.is_sockpair)
 		return conf_fail(ps, l, 2, "a server cannot be a descriptor");
-	if (s->ep.port_offset_sign)
-		return conf_fail(
-			ps, l, 2,
-			"ports relative to the client's are not supported by this version");
 	if (s->ep.port != s->ep.port_last)
 		return conf_fail(ps, l, 2, "a server has one port");
 	return 0;

@@ -47,7 +47,7 @@ bool watch_place_addr(const struct watch *w, const struct check_place *p, struct
 
 	server_get_addr(w->srv, ret);
 	/* The port is the server's as long as nobody says another. */
-	port = p->port ? p->port : addr_port(ret);
+	port = p->port ? p->port : addr_port(ret) ? addr_port(ret) : watch_conf(w)->shared_port;
 	if (p->addr.sa.sa_family != AF_UNSPEC)
 		*ret = p->addr;
 	if (ret->sa.sa_family != AF_INET && ret->sa.sa_family != AF_INET6)

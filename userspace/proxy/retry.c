@@ -6,12 +6,10 @@
  */
 #include <errno.h>
 
+#include "proxy/dial_plan.h"
 #include "proxy/h2_link.h"
-#include "proxy/pp_header.h"
 #include "proxy/track.h"
 #include "proxy/worker_priv.h"
-
-static const struct str alpn_http1 = { "\x08http/1.1", 9 }, alpn_h2 = { "\x02h2", 3 };
 
 #define RETRY_PAUSE_NS 1000000000ull /* or `timeout connect`, when that is shorter */
 
@@ -54,149 +52,20 @@ static bool is_idempotent(const struct http_msg *req)
 	}
 }
 
-/* Tunnels and upgrades are asked of servers in HTTP/1 only, but for WebSockets. */
-static bool is_http1_only(const struct stream *st)
-{
-	return (st->flags & STREAM_UPGRADE && !h2_link_takes_websocket(st)) ||
-	       st->req.method == HTTP_METHOD_CONNECT;
-}
-
 /*
  * A connection that waits may be used when the request can be sent again should it turn out dead.
  * `http-reuse safe`: otherwise only for a client that has seen an answer and so knows how to retry.
  */
 static bool may_reuse(const struct stream *st)
 {
-	if (st->flags & (STREAM_IS_TCP | STREAM_RESENT) || is_http1_only(st) || !st->srv_conf)
+	if (st->flags & (STREAM_IS_TCP | STREAM_RESENT) || dial_is_http1_only(st) || !st->srv_conf)
 		return false;
 	if (st->be->http_reuse == REUSE_ALWAYS || st->be->http_reuse == REUSE_NEVER)
 		return true;
 	return is_idempotent(&st->req) || st->cl->n_requests > 0;
 }
 
-/* --- what a connection is made with --------------------------------------------------------------------- */
-
-struct dial_plan {
-	struct dial_opts opts;
-	struct addr to, from;
-};
-
-/* Where to, apart from TLS and source. False: nothing to connect to. */
-static bool dial_target(struct stream *st, struct dial_opts *o, struct addr *to)
-{
-	const struct conf_server *cs = st->srv_conf;
-
-	if (cs && (cs->ep.kind == ENDPOINT_UNIX || cs->ep.kind == ENDPOINT_ABNS)) {
-		o->unix_path =
-			cs->ep.kind == ENDPOINT_ABNS
-				? arena_printf(&st->arena, "@" STR_FMT, STR_ARG(cs->ep.path)).p
-				: arena_strdup(&st->arena, cs->ep.path);
-		return o->unix_path;
-	}
-	server_get_addr(st->srv, to);
-	if (to->sa.sa_family != AF_INET && to->sa.sa_family != AF_INET6)
-		return false;
-	/* `server s 10.0.0.1` and `:+100`: the port the client asked for. */
-	if (cs && cs->ep.port_offset_sign)
-		addr_set_port(to, (uint16_t)(addr_port(conn_local_addr(st->front.conn)) +
-					     cs->ep.port_offset_sign * cs->ep.port));
-	else if (addr_port(to) == 0)
-		addr_set_port(to, addr_port(conn_local_addr(st->front.conn)));
-	o->to = to;
-	return true;
-}
-
-static void dial_source(struct stream *st, struct dial_plan *p)
-{
-	const struct conf_outgoing *src = conf_outgoing_of(st->be, st->srv_conf);
-
-	p->from = src->addr;
-	p->opts.interface = src->interface;
-	if (src->is_client || (st->be->options & CONF_OPT(TRANSPARENT))) {
-		p->from = st->src.sa.sa_family ? st->src : st->front.conn->peer;
-		if (!src->is_client_port)
-			addr_set_port(&p->from, 0);
-		p->opts.transparent = true;
-	}
-	p->opts.from = p->from.sa.sa_family ? &p->from : NULL;
-}
-
-static struct tls_client *tls_of(const struct stream *st)
-{
-	const struct proxy_snapshot *snap = st->snap;
-
-	if (unlikely(st->srv->own))
-		return st->srv->own->tls;
-	return snap->tls && snap->tls[st->be->index]
-		       ? snap->tls[st->be->index][st->srv_conf->pos_in_backend]
-		       : NULL;
-}
-
-/* Everything but the address. 0 or -errno. */
-static int dial_plan(struct stream *st, struct dial_plan *p)
-{
-	const struct conf_proxy *be = st->be;
-	struct dial_opts *o = &p->opts;
-
-	memset(p, 0, sizeof(*p));
-	o->nodelay = true;
-	o->keepalive = be->options & (CONF_OPT(TCPKA) | CONF_OPT(SRVTCPKA));
-	o->ka = &be->ka_server;
-	o->rcvbuf = be->conf->global.rcvbuf_server;
-	o->sndbuf = be->conf->global.sndbuf_server;
-	dial_source(st, p);
-	if (st->srv_conf && st->srv_conf->is_ssl)
-		o->tls = tls_of(st);
-	if (o->tls && st->srv_conf->sni)
-		o->sni = expr_eval_str(st->srv_conf->sni, stream_subject(st));
-	if (o->tls && !(st->flags & STREAM_IS_TCP) && is_http1_only(st) &&
-	    st->srv_conf->tls.alpn_len)
-		o->alpn = alpn_http1;
-	else if (o->tls && st->srv_conf->ws == WS_H2 && h2_link_takes_websocket(st))
-		o->alpn = alpn_h2;
-	return pp_header(st, &o->proxy_header);
-}
-
-/* Nothing distinguishes a connection to this server from another: the usual case. */
-static bool is_plain(const struct stream *st)
-{
-	const struct conf_server *cs = st->srv_conf;
-	const struct conf_proxy *be = st->be;
-
-	return cs && !cs->is_ssl && !cs->send_proxy && cs->ep.port && !cs->ep.port_offset_sign &&
-	       !conf_outgoing_of(be, cs)->addr.sa.sa_family &&
-	       !(be->options & CONF_OPT(TRANSPARENT));
-}
-
-static uint64_t hash_addr(const struct addr *a, uint64_t seed)
-{
-	uint8_t bytes[16];
-
-	addr_to_v6_mapped(a, bytes);
-	return str_hash(str_make((const char *)bytes, sizeof(bytes)), seed + addr_port(a));
-}
-
-/*
- * What makes a connection fit for those only who want the same: TLS by which settings and with which name,
- * whose address it carries in a PROXY header or as its source, which port was asked for. The seed is the
- * worker's secret, because clients choose names.
- */
-static uint64_t plan_key(struct stream *st, const struct dial_plan *p)
-{
-	const struct conf_server *cs = st->srv_conf;
-	const struct dial_opts *o = &p->opts;
-	const void *what[] = { st->srv, o->tls };
-	uint64_t h = str_hash(str_make((const char *)what, sizeof(what)), st->w->pool_seed);
-
-	h = str_hash(o->sni, h);
-	h = str_hash(o->proxy_header, h);
-	h = str_hash(o->interface ? str_from_cstr(o->interface) : STR_NULL, h);
-	if (o->from)
-		h = hash_addr(o->from, h);
-	if (!cs || !cs->ep.port || cs->ep.port_offset_sign)
-		h = hash_addr(conn_local_addr(st->front.conn), h);
-	return h ? h : 1;
-}
+/* --- a connection ------------------------------------------------------------------------------------- */
 
 static struct conn *take_idle(struct stream *st, uint64_t key)
 {
@@ -238,7 +107,7 @@ static int dial(struct stream *st, struct dial_plan *p, uint64_t key)
 	struct conn *c;
 	int r;
 
-	if (!dial_target(st, &p->opts, &p->to))
+	if (!dial_target(st, p))
 		return -EHOSTUNREACH;
 	ctr_add(&st->srv_ctr->connects, 1);
 	ctr_add(&st->be_ctr->connects, 1);
@@ -255,16 +124,16 @@ static int dial(struct stream *st, struct dial_plan *p, uint64_t key)
 /* A kept connection (1), or a new one that is under way (0), or -errno. */
 static int get_conn(struct stream *st)
 {
-	bool is_simple = is_plain(st), may_keep = may_reuse(st);
+	bool is_simple = dial_is_plain(st), may_keep = may_reuse(st);
 	struct dial_plan p;
 	uint64_t key = 0;
 	int r;
 
 	if (!is_simple) {
-		r = dial_plan(st, &p);
+		r = dial_plan_make(st, &p);
 		if (r)
 			return r;
-		key = plan_key(st, &p);
+		key = dial_key(st, &p);
 	}
 	/* With `ws` they may speak something else than the server's other connections. */
 	if (h2_link_takes_websocket(st))
@@ -275,7 +144,7 @@ static int get_conn(struct stream *st)
 		ctr_add(&st->be_ctr->reuses, 1);
 		return 1;
 	}
-	r = is_simple ? dial_plan(st, &p) : 0;
+	r = is_simple ? dial_plan_make(st, &p) : 0;
 	if (r)
 		return r;
 	st->flags &= ~(uint32_t)STREAM_SRV_REUSED;
@@ -316,8 +185,8 @@ enum step phase_connect(struct stream *st)
 		stream_enter_tunnel(st);
 		return stream_go(st, PHASE_TUNNEL);
 	}
-	if (h2_link_is_wanted(st) && (is_http1_only(st) || h2_link_begin(st)))
-		return stream_fail(st, 'R', is_http1_only(st) ? 502 : 503);
+	if (h2_link_is_wanted(st) && (dial_is_http1_only(st) || h2_link_begin(st)))
+		return stream_fail(st, 'R', dial_is_http1_only(st) ? 502 : 503);
 	return stream_go(st, PHASE_SEND);
 }
 
