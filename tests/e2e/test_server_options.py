@@ -3,6 +3,7 @@
 
 import ssl
 
+import pytest
 from conftest import ScriptedServer, connect, make_cert, read_head, read_response, reply
 from peer import Pair
 
@@ -98,3 +99,76 @@ backend beyond
             assert read_response(c)[2] == want
         c.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nbe: beyond\r\nport: 65535\r\n\r\n")
         assert read_response(c)[0] == 503
+
+
+NETNS = ("mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && ip netns add blue && ip netns exec blue ip link set lo up")
+
+
+def test_namespaces(one, daemon):
+    """A listener and a server in another network namespace; the process stays where it is, over reloads, too."""
+    one.run(NETNS)
+    text = HEAD + """
+frontend out
+    bind 127.0.0.1:8000
+    default_backend there
+backend there
+    server s1 127.0.0.1:9000 namespace blue check inter 200ms
+frontend in
+    bind 127.0.0.1:9000 namespace blue tcp-ut 7s cc reno
+    http-request return status 200 content-type text/plain string there
+"""
+    d = daemon(one, text)
+    d.wait_server("there", "s1", "UP")
+    for again in (False, True):
+        with connect(one, "127.0.0.1", 8000) as c:
+            c.sendall(GET % b"/")
+            assert read_response(c)[2] == b"there"
+        with pytest.raises(ConnectionRefusedError):
+            connect(one, "127.0.0.1", 9000)
+        assert "127.0.0.1:9000" in one.run("ip netns exec blue ss -tln").stdout
+        if not again:
+            d.write(text.replace("string there", "string there if { src 127.0.0.0/8 }"))
+            d.cli("reload")
+    d.write(text.replace("namespace blue check", "namespace green check"))
+    said = d.cli("reload", check=False)
+    assert "headgated.cfg:15:5: error: no network namespace 'green'" in said
+    d.write(text.replace("cc reno", "cc nosuch"))
+    said = d.cli("reload", check=False)
+    assert "no such congestion control" in said and "reno" in said and "headgated.cfg:17:5" in said
+
+
+def test_fast_open(one, daemon):
+    """The request goes with the SYN once there is a cookie; when nobody is there it goes to another server."""
+    one.sysctl("net.ipv4.tcp_fastopen", 3)
+    d = daemon(one, HEAD + """
+listen web
+    bind 127.0.0.1:8000
+    balance first
+    http-reuse never
+    option redispatch 1
+    server s1 127.0.0.1:9001 tfo
+    server s2 127.0.0.1:9002
+    http-request set-header x-a b
+frontend one
+    bind 127.0.0.1:9001 tfo
+    http-request return status 200 content-type text/plain string one
+frontend two
+    bind 127.0.0.1:9002
+    http-request return status 200 content-type text/plain string two
+""")
+
+    def opened():
+        lines = [x.split() for x in one.run("cat /proc/net/netstat").stdout.splitlines() if x.startswith("TcpExt:")]
+        return int(dict(zip(*lines))["TCPFastOpenActive"])
+
+    def ask(method=b"GET"):
+        with connect(one, "127.0.0.1", 8000) as c:
+            body = b"" if method == b"GET" else b"content-length: 2\r\n"
+            c.sendall(method + b" / HTTP/1.1\r\nHost: a\r\n" + body + b"\r\n" + (b"hi" if body else b""))
+            return read_response(c)[::2]
+
+    assert ask() == (200, b"one") and opened() == 0
+    assert ask() == (200, b"one") and opened() == 1
+    assert ask(b"POST") == (200, b"one") and opened() == 1
+    d.cli("shutdown frontend one")
+    assert ask() == (200, b"two")

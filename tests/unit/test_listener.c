@@ -425,6 +425,25 @@ static void test_shortage(void **state)
 	bench_fini(&b);
 }
 
+/* What the listening socket was told is true of those that it accepts. */
+static void check_inherited(int fd, const struct conf_bind *b)
+{
+	int client = socket(AF_INET, SOCK_STREAM, 0), got;
+	char name[16] = "";
+	socklen_t len = sizeof(name);
+
+	assert_int_equal(connect(client, &b->ep.addr.sa, addr_len(&b->ep.addr)), 0);
+	assert_int_equal(send(client, "x", 1, 0), 1); /* defer-accept waits for it */
+	assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
+	got = accept(fd, NULL, NULL);
+	assert_true(got >= 0);
+	assert_int_equal(option_of(got, SOL_TCP, TCP_USER_TIMEOUT), 1501);
+	assert_int_equal(getsockopt(got, SOL_TCP, TCP_CONGESTION, name, &len), 0);
+	assert_string_equal(name, "reno");
+	close(got);
+	close(client);
+}
+
 static void test_options(void **state)
 {
 	struct conf conf = { .global = { .rcvbuf_client = 65536, .sndbuf_client = 32768 } };
@@ -440,6 +459,8 @@ static void test_options(void **state)
 	bind.defer_accept = true;
 	bind.tfo = true;
 	bind.mss = 1000;
+	bind.sock.user_timeout = 1500000001;
+	bind.sock.congestion = "reno";
 	assert_int_equal(listen_open(&bind, 1, NULL, &ls, &err), 0);
 	assert_int_equal(option_of(ls->fds[0], SOL_SOCKET, SO_KEEPALIVE), 1);
 	assert_int_equal(option_of(ls->fds[0], SOL_TCP, TCP_KEEPCNT), 3);
@@ -451,7 +472,13 @@ static void test_options(void **state)
 	assert_int_equal(option_of(ls->fds[0], SOL_SOCKET, SO_SNDBUF), 2 * 32768);
 	assert_true(option_of(ls->fds[0], SOL_TCP, TCP_DEFER_ACCEPT) > 0);
 	assert_true(option_of(ls->fds[0], SOL_TCP, TCP_FASTOPEN) > 0);
+	check_inherited(ls->fds[0], &bind);
 	listen_close(ls);
+	bind.sock.congestion = "nosuch";
+	assert_int_equal(listen_open(&bind, 1, NULL, &ls, &err), -ENOENT);
+	assert_int_equal(net_check_congestion("reno", &err), 0);
+	assert_int_equal(net_check_congestion("nosuch", &err), -ENOENT);
+	assert_non_null(strstr(err.text, "reno"));
 	/* One port for both families, or for IPv6 alone. */
 	bind = bind_line(0);
 	memset(&bind.ep.addr, 0, sizeof(bind.ep.addr));

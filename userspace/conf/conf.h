@@ -196,6 +196,7 @@ struct conf_bind {
 	uint16_t mss; /* 0: as the path allows */
 	bool accept_proxy, transparent, v4v6, v6only, defer_accept, tfo;
 	char *interface;
+	struct conf_socket sock;
 	uint32_t maxconn, backlog;
 	int mode, uid, gid; /* unix sockets; -1: unset */
 	uint8_t level;
@@ -257,6 +258,8 @@ struct conf_server {
 	uint8_t send_proxy; /* 0, 1, 2 */
 	uint8_t pp_options; /* enum conf_pp_option */
 	const struct conf_pp_tlv *pp_tlvs; /* the last one first */
+	struct conf_socket sock;
+	bool tfo; /* TCP fast open, where a request may be sent again */
 	uint32_t pool_max_conn; /* UINT32_MAX: no limit */
 	uint64_t pool_purge_delay; /* 5 s */
 	uint32_t max_reuse;
@@ -487,6 +490,8 @@ struct conf {
 	struct pat_refs *pat_refs; /* maps and ACLs that the runtime API may change */
 	unsigned n_warnings;
 	struct conf_names *frontends, *backends; /* conf_proxy by name; see conf_find_proxy() */
+	char **namespaces; /* that server lines name, each once */
+	unsigned n_namespaces;
 	struct expr_owned *expr_owned; /* what compiled expressions hold outside the arena */
 };
 

@@ -3,6 +3,14 @@
 #ifndef CONF_CONF_LINK_H
 #define CONF_CONF_LINK_H
 
+/* What sockets of a bind or server line are opened with, beyond addresses. */
+struct conf_socket {
+	uint64_t user_timeout; /* tcp-ut; 0: the system's */
+	char *congestion; /* cc; NULL: the system's */
+	char *netns; /* namespace: below /run/netns; NULL: the process's own */
+	unsigned netns_number; /* from 1, in conf.namespaces; 0: none */
+};
+
 /* `proxy-v2-options`: what PROXY headers of version 2 say beyond addresses. */
 enum conf_pp_option {
 	PP_SSL = 1 << 0,
@@ -15,7 +23,9 @@ enum conf_pp_option {
 	PP_UNIQUE_ID = 1 << 7,
 };
 
-#define CONF_PP_TLVS 32 /* set-proxy-v2-tlv-fmt, of one server */
+#define CONF_CONGESTION_MAX 16 /* TCP_CA_NAME_MAX, with its NUL */
+#define CONF_NETNS_MAX	    64
+#define CONF_PP_TLVS	    32 /* set-proxy-v2-tlv-fmt, of one server */
 
 /* Servers share those of default-server lines, so lists are never changed: a new one stands in front. */
 struct conf_pp_tlv {

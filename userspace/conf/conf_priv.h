@@ -192,7 +192,7 @@ extern const struct keyword_table conf_kw_l4, conf_kw_nat, conf_kw_balance, conf
 extern const struct keyword_table conf_kw_bind, conf_kw_server, conf_kw_tls, conf_kw_tls_bind;
 extern const struct keyword_table conf_kw_userlist, conf_kw_stick, conf_kw_errors, conf_kw_compression,
 	conf_kw_resolvers, conf_kw_server_resolve, conf_kw_ring, conf_kw_crt_store, conf_kw_crt_load, conf_kw_crt_files,
-	conf_kw_persist, conf_kw_server_link, conf_kw_socket, conf_kw_socket_global, conf_kw_case, conf_kw_filter;
+	conf_kw_persist, conf_kw_server_link, conf_kw_bind_link, conf_kw_socket, conf_kw_socket_global, conf_kw_case, conf_kw_filter;
 
 /* `source`: into the struct conf_outgoing at the row's offset (kw_socket.c). */
 int conf_parse_source(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
@@ -222,6 +222,8 @@ struct format_text { /* a log-format to be compiled when the section's mode is f
 /* A proxy while it is built; `px` is what remains. Also every `defaults` section. */
 /* dump.c: one row as text; are both values the same and not the language's zero. */
 void conf_dump_row(FILE *f, const char *prefix, const struct keyword *kw, const void *obj);
+void conf_dump_socket(FILE *f, const struct conf_socket *s); /* kw_link.c */
+void conf_dump_server_link(FILE *f, const struct conf_server *s);
 bool conf_row_is_same(const struct keyword *kw, const void *a, const void *b);
 const char *conf_option_name(unsigned bit); /* "httplog" */
 

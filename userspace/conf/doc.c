@@ -96,6 +96,7 @@ static void build(void)
 
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
 		add_table(tables[i], "", 0);
+	add_table(&conf_kw_bind_link, "", 0);
 	for (unsigned i = 0; n_docs < DOCS_MAX; i++) {
 		if (!action_doc(i, &docs[n_docs], sections[n_docs]))
 			break;

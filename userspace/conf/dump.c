@@ -286,8 +286,10 @@ static void dump_bind(FILE *f, const struct conf_bind *b)
 	dump_endpoint(f, &b->ep);
 	fputc('\n', f);
 	dump_table(f, "    ", &conf_kw_bind, SEC_BIND, b);
+	dump_table(f, "    ", &conf_kw_bind_link, SEC_BIND, b);
 	if (b->mode >= 0)
 		fprintf(f, "    mode %o\n", (unsigned)b->mode);
+	conf_dump_socket(f, &b->sock);
 	for (unsigned i = 0; i < b->n_crts; i++)
 		fprintf(f, "    crt %s\n", b->crts[i]);
 	if (b->is_ssl)
@@ -301,8 +303,6 @@ static void dump_server(FILE *f, const struct conf_server *s)
 	fputc('\n', f);
 	dump_table(f, "    ", &conf_kw_server, SEC_SERVER, s);
 	dump_table(f, "    ", &conf_kw_server_link, SEC_SERVER, s);
-	if (s->port_offset)
-		fprintf(f, "    port %+d to the client's\n", s->port_offset);
 	if (s->has_check_addr) {
 		fputs("    addr ", f);
 		dump_endpoint(f, &s->check_ep);
@@ -317,12 +317,7 @@ static void dump_server(FILE *f, const struct conf_server *s)
 		fprintf(f, "    check-alpn %zu bytes\n", s->check_alpn.len);
 	if (s->has_quic_id)
 		fprintf(f, "    quic-id %u\n", s->quic_id);
-	if (s->send_proxy)
-		fprintf(f, "    send-proxy version %u\n", s->send_proxy);
-	if (s->pp_options)
-		fprintf(f, "    proxy-v2-options %#x\n", s->pp_options);
-	for (const struct conf_pp_tlv *t = s->pp_tlvs; t; t = t->before)
-		fprintf(f, "    set-proxy-v2-tlv-fmt(%u)\n", t->type);
+	conf_dump_server_link(f, s);
 	if (s->track_server)
 		fprintf(f, "    tracks %s/%s\n", s->track_server->proxy->name,
 			s->track_server->name);

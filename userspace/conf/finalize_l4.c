@@ -18,10 +18,13 @@ static const char *because_of(const struct conf_proxy *px)
 static int check_bind(struct parser *ps, const struct conf_bind *b)
 {
 	bool is_nat = b->proxy->forward == FORWARD_NAT;
-	const char *what = b->is_ssl	     ? "ssl"
-			   : b->accept_proxy ? "accept-proxy"
-			   : b->maxconn	     ? "maxconn"
-					     : NULL;
+	const char *what = b->is_ssl		  ? "ssl"
+			   : b->accept_proxy	  ? "accept-proxy"
+			   : b->maxconn		  ? "maxconn"
+			   : b->sock.netns	  ? "namespace"
+			   : b->sock.congestion	  ? "cc"
+			   : b->sock.user_timeout ? "tcp-ut"
+						  : NULL;
 
 	if (b->ep.kind != ENDPOINT_IP || (addr_is_any(&b->ep.addr) && !is_nat))
 		return conf_fail_pos(ps, &b->pos,
@@ -92,6 +95,10 @@ static int check_server(struct parser *ps, struct conf_server *s)
 			   : s->cookie			 ? "cookie"
 			   : s->slowstart		 ? "slowstart"
 			   : s->source.addr.sa.sa_family ? "source"
+			   : s->sock.netns		 ? "namespace"
+			   : s->sock.congestion		 ? "cc"
+			   : s->sock.user_timeout	 ? "tcp-ut"
+			   : s->tfo			 ? "tfo"
 							 : NULL;
 	struct list *p;
 

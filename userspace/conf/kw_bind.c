@@ -195,8 +195,7 @@ static const struct keyword rows[] = {
 	  .help = "accepted" },
 };
 static const char *const pending[] = {
-	"tcp-ut", "cc",	       "namespace", "severity-output", "ktls", "guid-prefix",
-	"guid",	  "idle-ping", NULL,
+	"severity-output", "ktls", "guid-prefix", "guid", "idle-ping", NULL,
 };
 static const char *const refused[] = {
 	"quic-*",
@@ -339,7 +338,9 @@ int parse_bind_line(struct parser *ps, struct line *l, void *obj, const struct k
 {
 	struct proxy_build *b = obj;
 	struct conf_bind *model = arena_zalloc(&ps->arena, sizeof(*model));
-	struct scope scopes[2] = { { .table = &conf_kw_bind }, { .table = &conf_kw_tls } };
+	struct scope scopes[3] = { { .table = &conf_kw_bind },
+				   { .table = &conf_kw_tls },
+				   { .table = &conf_kw_bind_link } };
 	struct str addresses;
 	int r;
 
@@ -351,11 +352,11 @@ int parse_bind_line(struct parser *ps, struct line *l, void *obj, const struct k
 				     .uid = -1,
 				     .gid = -1,
 				     .level = CONF_LEVEL_OPERATOR };
-	scopes[0].obj = model;
+	scopes[0].obj = scopes[2].obj = model;
 	scopes[1].obj = &model->tls;
 	r = line_want(ps, l, "an address such as :80 or 192.0.2.1:443", &addresses);
 	if (r == 0)
-		r = keyword_options(ps, l, SEC_BIND, scopes, 2);
+		r = keyword_options(ps, l, SEC_BIND, scopes, ARRAY_SIZE(scopes));
 	if (r)
 		return r;
 	if ((model->n_crts || model->crt_list) && !model->is_ssl) {

@@ -1,11 +1,107 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Options of server lines about the connections themselves: how they are made, and what they say first. Control thread. */
+/* Options of bind and server lines about connections themselves: how they are made, and what they say first. Control thread. */
 #include <errno.h>
 #include <inttypes.h>
 
 #include "conf/conf_priv.h"
 
 #define AT(field) .offset = offsetof(struct conf_server, field)
+
+/* --- sockets ------------------------------------------------------------------------------------- */
+
+/* tcp-ut: the kernel counts milliseconds, in 31 bits (tcp(7)). */
+static int parse_user_timeout(struct parser *ps, struct line *l, void *obj,
+			      const struct keyword *kw)
+{
+	const uint64_t ms = 1000000;
+	uint64_t ns;
+	int r = arg_time(ps, l, ms, &ns);
+
+	if (r)
+		return r;
+	if (ns / ms > INT32_MAX)
+		return conf_fail(ps, l, l->at - 1, "'tcp-ut' is %d ms at most", INT32_MAX);
+	((struct conf_socket *)((char *)obj + kw->offset))->user_timeout = ns;
+	return 0;
+}
+
+/* cc: whether the kernel has it is seen at start. */
+static int parse_congestion(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_socket *s = (struct conf_socket *)((char *)obj + kw->offset);
+	int r = arg_string(ps, l, "the name of a congestion control such as 'bbr'", &s->congestion);
+
+	if (r == 0 && strlen(s->congestion) >= CONF_CONGESTION_MAX)
+		r = conf_fail(ps, l, l->at - 1,
+			      "names of congestion controls have %d characters at most",
+			      CONF_CONGESTION_MAX - 1);
+	return r;
+}
+
+/* The number of a namespace that a server line names, in *ret. */
+static int number_namespace(struct parser *ps, char *name, unsigned *ret)
+{
+	struct conf *c = ps->conf;
+	char **more;
+
+	for (*ret = 1; *ret <= c->n_namespaces; (*ret)++)
+		if (strcmp(c->namespaces[*ret - 1], name) == 0)
+			return 0;
+	more = arena_alloc(&c->arena, *ret * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	if (c->n_namespaces)
+		memcpy(more, c->namespaces, c->n_namespaces * sizeof(*more));
+	more[c->n_namespaces++] = name;
+	c->namespaces = more;
+	return 0;
+}
+
+static int parse_namespace(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_socket *s = (struct conf_socket *)((char *)obj + kw->offset);
+	int r = arg_string(ps, l, "the name of a network namespace, as 'ip netns' lists them",
+			   &s->netns);
+
+	if (r)
+		return r;
+	if (strcmp(s->netns, "*") == 0)
+		return conf_fail(ps, l, l->at - 1,
+				 "'namespace *', that of a PROXY header, is not supported: clients "
+				 "would choose it");
+	if (strchr(s->netns, '/') || s->netns[0] == '.' || strlen(s->netns) > CONF_NETNS_MAX)
+		return conf_fail(ps, l, l->at - 1,
+				 "'namespace' expects the name of a file below /run/netns");
+	return kw->min ? number_namespace(ps, s->netns, &s->netns_number) : 0;
+}
+
+#define SOCKET_ROWS(sec, type, is_server, of)                                           \
+	{ NAME("tcp-ut"),                                                               \
+	  sec,                                                                          \
+	  ARG_FUNC,                                                                     \
+	  .offset = offsetof(struct type, sock),                                        \
+	  .parse = parse_user_timeout,                                                  \
+	  .grade = '2',                                                                 \
+	  .args = "<time>",                                                             \
+	  .help = of " end when sent data is not acknowledged for so long" },           \
+		{ NAME("cc"),                                                           \
+		  sec,                                                                  \
+		  ARG_FUNC,                                                             \
+		  .offset = offsetof(struct type, sock),                                \
+		  .parse = parse_congestion,                                            \
+		  .grade = '2',                                                         \
+		  .args = "<name>",                                                     \
+		  .help = "TCP congestion control of " of ", as the kernel has them" }, \
+		{ NAME("namespace"),                                                    \
+		  sec,                                                                  \
+		  ARG_FUNC,                                                             \
+		  .offset = offsetof(struct type, sock),                                \
+		  .parse = parse_namespace,                                             \
+		  .min = is_server,                                                     \
+		  .grade = '2',                                                         \
+		  .args = "<name>",                                                     \
+		  .help = of " are made in this network namespace (`ip netns`); needs " \
+			     "CAP_SYS_ADMIN" }
 
 /* --- PROXY headers ------------------------------------------------------------------------------- */
 
@@ -133,6 +229,35 @@ int finalize_server_link(struct parser *ps, struct conf_server *s, struct line *
 	return 0;
 }
 
+/* --- what was understood --------------------------------------------------------------------------- */
+
+void conf_dump_socket(FILE *f, const struct conf_socket *s)
+{
+	if (s->user_timeout)
+		fprintf(f, "    tcp-ut %" PRIu64 "ms\n", s->user_timeout / 1000000);
+	if (s->congestion)
+		fprintf(f, "    cc %s\n", s->congestion);
+	if (s->netns)
+		fprintf(f, "    namespace %s number %u\n", s->netns, s->netns_number);
+}
+
+void conf_dump_server_link(FILE *f, const struct conf_server *s)
+{
+	if (s->port_offset)
+		fprintf(f, "    port %+d to the client's\n", s->port_offset);
+	conf_dump_socket(f, &s->sock);
+	if (s->tfo)
+		fputs("    tfo\n", f);
+	if (s->send_proxy)
+		fprintf(f, "    send-proxy version %u\n", s->send_proxy);
+	if (s->pp_options)
+		fprintf(f, "    proxy-v2-options %#x\n", s->pp_options);
+	for (const struct conf_pp_tlv *t = s->pp_tlvs; t; t = t->before)
+		fprintf(f, "    set-proxy-v2-tlv-fmt(%u)\n", t->type);
+}
+
+/* --- tables ---------------------------------------------------------------------------------------- */
+
 #define SEND_PROXY(text, version, what, tells) \
 	{ NAME(text),                          \
 	  SEC_SRV,                             \
@@ -143,7 +268,24 @@ int finalize_server_link(struct parser *ps, struct conf_server *s, struct line *
 	  .grade = '1',                        \
 	  .help = tells }
 
+/* tfo, no-tfo */
+static int parse_tfo(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	((struct conf_server *)obj)->tfo = !l->is_negated;
+	return 0;
+}
+
+static const struct keyword bind_rows[] = {
+	SOCKET_ROWS(SEC_BIND, conf_bind, false, "clients' connections"),
+};
+const struct keyword_table conf_kw_bind_link = KEYWORDS("bind option", bind_rows);
+
 static const struct keyword rows[] = {
+	SOCKET_ROWS(SEC_SRV, conf_server, true, "connections to this server"),
+	{ NAME("tfo"), SEC_SRV, ARG_FUNC, KW_NO, .parse = parse_tfo, .grade = '2',
+	  .help = "TCP fast open: the request goes with the first packet, where it is whole and "
+		  "may "
+		  "be sent again" },
 	SEND_PROXY("send-proxy", 1, 0, "connections begin with a PROXY header, version 1"),
 	SEND_PROXY("send-proxy-v2", 2, 0, "the same, version 2"),
 	SEND_PROXY("send-proxy-v2-ssl", 2, PP_SSL, "the same, with the client's TLS in it"),

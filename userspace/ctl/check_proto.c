@@ -166,6 +166,8 @@ static int run_dial(struct check_run *r, const struct check_step *s)
 		.to = &to,
 		.from = t->from,
 		.interface = t->interface,
+		.sock = t->sock,
+		.netns = t->netns,
 		.mark = t->mark,
 		.mss = t->mark ? CHECK_TUNNEL_MSS : 0,
 		.nodelay = true,

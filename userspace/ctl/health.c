@@ -149,6 +149,9 @@ static bool fill_target(const struct watch *w, struct check_target *t)
 	else if (!watch_place_addr(w, at, &t->to))
 		return false;
 	check_target_from(t, conf_outgoing_of(px, cs));
+	t->sock = &cs->sock;
+	if (cs->sock.netns_number)
+		t->netns = &w->h->snap->netns[cs->sock.netns_number - 1];
 	t->tls = w->srv->own		      ? w->srv->own->tls
 		 : w->h->snap->tls[px->index] ? w->h->snap->tls[px->index][cs->pos_in_backend]
 					      : NULL;

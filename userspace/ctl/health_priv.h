@@ -96,6 +96,8 @@ struct check_target {
 	char unix_path[112]; /* instead of `to`; empty: none */
 	const struct addr *from;
 	const char *interface;
+	const struct conf_socket *sock;
+	const int *netns; /* NULL: the process's */
 	uint32_t mark; /* via tunnel, from dp_check_mark(); 0: directly */
 	const struct conf_server *conf; /* for expressions; NULL: there are none */
 	struct tls_client *tls; /* NULL: none there */

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <malloc.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "ctl/ctl_priv.h"
@@ -42,6 +43,9 @@ static void snapshot_free_parts(struct ctl *ctl, struct proxy_snapshot *snap)
 	snapshot_drop_sockets(ctl, snap);
 	cert_store_free(snap->certs);
 	stick_registry_release(&ctl->stick, snap->conf);
+	for (unsigned i = 0; i < snap->n_netns; i++)
+		if (snap->netns[i] >= 0)
+			close(snap->netns[i]);
 	conf_free(snap->conf);
 	arena_free(&snap->arena);
 	mem_free(snap);
@@ -146,6 +150,79 @@ static int snapshot_server_tls(struct proxy_snapshot *snap, struct conf_proxy *p
 	return 0;
 }
 
+/* What sockets will be asked for: namespaces, congestion controls. */
+static int check_socket(const struct conf_socket *s, const struct conf_pos *pos, struct err *err)
+{
+	int rc = s->congestion ? net_check_congestion(s->congestion, err) : 0;
+
+	return rc ? err_prefix(err, rc, "%s:%u:%u: error", pos->file, pos->line, pos->column) : 0;
+}
+
+static int snapshot_check_sockets(const struct conf_proxy *px, struct err *err)
+{
+	struct list *l;
+	int rc = 0;
+
+	list_for_each(l, &px->binds) {
+		const struct conf_bind *b = list_entry(l, struct conf_bind, link);
+
+		if (rc == 0)
+			rc = check_socket(&b->sock, &b->pos, err);
+	}
+	list_for_each(l, &px->servers) {
+		const struct conf_server *s = list_entry(l, struct conf_server, link);
+
+		if (rc == 0)
+			rc = check_socket(&s->sock, &s->pos, err);
+	}
+	return rc;
+}
+
+/* The first line that names it. */
+static const struct conf_pos *netns_pos(const struct conf *c, unsigned number)
+{
+	struct list *p, *l;
+
+	list_for_each(p, &c->proxies)
+		list_for_each(l, &list_entry(p, struct conf_proxy, link)->servers)
+			if (list_entry(l, struct conf_server, link)->sock.netns_number == number)
+				return &list_entry(l, struct conf_server, link)->pos;
+	return NULL;
+}
+
+static int open_netns(struct proxy_snapshot *snap, unsigned i, struct err *err)
+{
+	const struct conf_pos *pos = netns_pos(snap->conf, i + 1);
+	int rc;
+
+	snap->netns[i] = -1;
+	if (!pos) /* a default-server line that nobody followed */
+		return 0;
+	rc = netns_open(snap->conf->namespaces[i], &snap->netns[i], err);
+	return rc ? err_prefix(err, rc, "%s:%u:%u: error", pos->file, pos->line, pos->column) : 0;
+}
+
+static int snapshot_sockets(struct proxy_snapshot *snap, struct err *err)
+{
+	const struct conf *c = snap->conf;
+	struct list *p;
+	int rc = 0;
+
+	list_for_each(p, &c->proxies)
+		if (rc == 0)
+			rc = snapshot_check_sockets(list_entry(p, struct conf_proxy, link), err);
+	if (rc || !c->n_namespaces)
+		return rc;
+	snap->netns = arena_alloc(&snap->arena, c->n_namespaces * sizeof(*snap->netns));
+	if (!snap->netns)
+		return err_set(err, -ENOMEM, "out of memory");
+	while (rc == 0 && snap->n_netns < c->n_namespaces) {
+		rc = open_netns(snap, snap->n_netns, err);
+		snap->n_netns += rc == 0;
+	}
+	return rc;
+}
+
 static int snapshot_tls(struct ctl *ctl, struct proxy_snapshot *snap, struct err *err)
 {
 	struct list *p;
@@ -180,6 +257,8 @@ int ctl_build_snapshot(struct ctl *ctl, struct conf *conf, struct proxy_snapshot
 	rc = cert_store_new(ctl->current ? ctl->current->certs : NULL, &snap->certs, err);
 	if (rc == 0)
 		rc = cert_store_configure(snap->certs, conf, err);
+	if (rc == 0)
+		rc = snapshot_sockets(snap, err);
 	if (rc == 0)
 		rc = snapshot_open_binds(ctl, snap, err);
 	if (rc == 0)

@@ -417,8 +417,20 @@ int start_background(struct ctl *ctl, const struct conf *conf, struct err *err)
 	return start_write_pid(pidfile, err);
 }
 
-static int start_drop_root(const struct conf_global *g, struct err *err)
+static bool names_namespaces(const struct conf *c)
 {
+	struct list *p, *l;
+
+	list_for_each(p, &c->proxies)
+		list_for_each(l, &list_entry(p, struct conf_proxy, link)->binds)
+			if (list_entry(l, struct conf_bind, link)->sock.netns)
+				return true;
+	return c->n_namespaces;
+}
+
+static int start_drop_root(const struct conf *c, struct err *err)
+{
+	const struct conf_global *g = &c->global;
 	int uid = g->uid > 0 ? g->uid : -1, gid = g->gid > 0 ? g->gid : -1;
 
 	/*
@@ -428,6 +440,8 @@ static int start_drop_root(const struct conf_global *g, struct err *err)
 	capng_clear(CAPNG_SELECT_BOTH);
 	capng_updatev(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED, CAP_NET_BIND_SERVICE,
 		      CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON, -1);
+	if (names_namespaces(c)) /* setns(2) */
+		capng_update(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED, CAP_SYS_ADMIN);
 	if (uid >= 0 || gid >= 0) {
 		int rc = capng_change_id(uid, gid, CAPNG_DROP_SUPP_GRP | CAPNG_CLEAR_BOUNDING);
 
@@ -446,7 +460,7 @@ int start_identity(struct ctl *ctl, const struct conf *conf, struct err *err)
 		return err_set(err, -errno, "cannot change root to %s: %m", g->chroot);
 	if (geteuid() != 0 || (g->uid <= 0 && g->gid <= 0))
 		return 0;
-	return start_drop_root(g, err);
+	return start_drop_root(conf, err);
 }
 
 static void start_tell_old(const struct ctl_options *o)

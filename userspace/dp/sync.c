@@ -407,7 +407,8 @@ static int sync_binds(struct sync *s, const struct conf_proxy *px)
 	list_for_each(l, &px->binds) {
 		const struct conf_bind *b = list_entry(l, struct conf_bind, link);
 
-		if (rc != 0 || b->ep.kind != ENDPOINT_IP)
+		/* In another network namespace the address is another host's. */
+		if (rc != 0 || b->ep.kind != ENDPOINT_IP || b->sock.netns)
 			continue;
 		if (addr_is_any(&b->ep.addr)) {
 			rc = sync_wildcard(s, px, b);

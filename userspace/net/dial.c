@@ -61,6 +61,8 @@ static int set_tcp_options(int fd, const struct dial_opts *o)
 		r = tcp_set_keepalive(fd, o->ka);
 	if (r == 0)
 		r = tcp_set_buffers(fd, o->rcvbuf, o->sndbuf);
+	if (r == 0 && o->sock)
+		r = tcp_set_socket(fd, o->sock);
 	if (r == 0 && o->fastopen)
 		r = set_on(fd, SOL_TCP, TCP_FASTOPEN_CONNECT);
 	if (r == 0 && o->interface &&
@@ -107,9 +109,9 @@ static int open_socket(const struct dial_opts *o, int *ret_fd)
 		sa = &o->to->sa;
 		len = addr_len(o->to);
 	}
-	fd = socket(sa->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = netns_socket(o->netns, sa->sa_family);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	r = o->unix_path ? 0 : set_tcp_options(fd, o);
 	if (r == 0 && connect(fd, sa, len) < 0)
 		r = errno == EINPROGRESS ? 1 : -errno;
@@ -159,6 +161,8 @@ int conn_dial(struct net_worker *nw, const struct dial_opts *o, struct conn **re
 	}
 	c->state = CONN_CONNECTING;
 	if (r == 0) {
+		/* With fast open nothing was sent yet, and nobody asked (tcp(7), TCP_FASTOPEN_CONNECT). */
+		c->is_early = o->fastopen;
 		c->raw_write = c->can_write = true;
 		c->state = c->setup || c->tls ? CONN_HANDSHAKE : CONN_OPEN;
 	}

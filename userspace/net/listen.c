@@ -117,6 +117,8 @@ static int set_options(int fd, const struct conf_bind *b)
 	    setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, b->interface,
 		       (socklen_t)strlen(b->interface) + 1) < 0)
 		r = -errno;
+	if (r == 0)
+		r = tcp_set_socket(fd, &b->sock);
 	if (r == 0 && b->defer_accept)
 		r = set_int(fd, SOL_TCP, TCP_DEFER_ACCEPT, DEFER_SECONDS);
 	if (r == 0 && b->tfo)
@@ -308,11 +310,11 @@ static bool is_same(const struct listen_socket *ls, const struct listen_socket *
 {
 	return ls->ep.kind == wanted->ep.kind && is_text_eq(ls->text, wanted->text) &&
 	       is_text_eq(ls->interface, wanted->interface) &&
-	       ls->transparent == wanted->transparent && ls->v6only == wanted->v6only &&
-	       ls->n_fds == wanted->n_fds;
+	       is_text_eq(ls->netns, wanted->netns) && ls->transparent == wanted->transparent &&
+	       ls->v6only == wanted->v6only && ls->n_fds == wanted->n_fds;
 }
 
-/* Taken over: the backlog is the one thing that may change on a listening socket (listen(2) again). */
+/* Taken over: the backlog (listen(2) again) and what new connections inherit may change. */
 static struct listen_socket *take_over(struct list *old, const struct listen_socket *wanted,
 				       const struct conf_bind *b)
 {
@@ -327,6 +329,8 @@ static struct listen_socket *take_over(struct list *old, const struct listen_soc
 			continue;
 		for (unsigned i = 0; i < (ls->is_shared ? 1 : ls->n_fds); i++) {
 			if (listen(ls->fds[i], backlog_of(b)) < 0)
+				return NULL;
+			if (ls->ep.kind == ENDPOINT_IP && tcp_set_socket(ls->fds[i], &b->sock))
 				return NULL;
 		}
 		ls->users++;
@@ -386,7 +390,9 @@ static struct listen_socket *listen_alloc(const struct conf_bind *b, unsigned n_
 	ls->text = endpoint_text(&b->ep);
 	ls->fds = mem_alloc(n_workers * sizeof(*ls->fds));
 	ls->interface = b->interface ? mem_strdup(str_from_cstr(b->interface)) : NULL;
-	if (!ls->text || !ls->fds || (b->interface && !ls->interface)) {
+	ls->netns = b->sock.netns ? mem_strdup(str_from_cstr(b->sock.netns)) : NULL;
+	if (!ls->text || !ls->fds || (b->interface && !ls->interface) ||
+	    (b->sock.netns && !ls->netns)) {
 		listen_close(ls);
 		return NULL;
 	}
@@ -397,6 +403,31 @@ static struct listen_socket *listen_alloc(const struct conf_bind *b, unsigned n_
 	ls->ep.host = STR_NULL;
 	ls->ep.path = ls->ep.kind == ENDPOINT_UNIX ? str_from_cstr(ls->text) : STR_NULL;
 	return ls;
+}
+
+/* In the namespace that the line names; an error about that is in `err`, which is empty otherwise. */
+static int open_sockets(const struct conf_bind *b, struct listen_socket *ls, struct list *old,
+			struct err *err)
+{
+	int fd = -1, r;
+
+	err->text[0] = '\0';
+	if (ls->netns) {
+		r = netns_open(ls->netns, &fd, err);
+		if (r == 0)
+			r = netns_enter(fd);
+		if (fd >= 0)
+			close(fd);
+		if (r)
+			return r;
+	}
+	/* A property may have changed while the address is ours already. */
+	r = ls->is_shared || holds_address(old, ls) ? 0 : probe_port(b);
+	if (r == 0)
+		r = open_all(b, ls);
+	if (ls->netns)
+		netns_leave();
+	return r;
 }
 
 int listen_open(const struct conf_bind *b, unsigned n_workers, struct list *old,
@@ -416,10 +447,11 @@ int listen_open(const struct conf_bind *b, unsigned n_workers, struct list *old,
 		*ret_ls = taken;
 		return 0;
 	}
-	/* A property may have changed while the address is ours already. */
-	r = ls->is_shared || holds_address(old, ls) ? 0 : probe_port(b);
-	if (r == 0)
-		r = open_all(b, ls);
+	r = open_sockets(b, ls, old, err);
+	if (r && b->sock.netns && err->text[0]) {
+		listen_close(ls);
+		return r;
+	}
 	if (r) {
 		err_set(err, r, "cannot bind to %s: %s", b->text,
 			r == -EEXIST ? "the path exists and is not a socket"
@@ -486,5 +518,6 @@ void listen_close(struct listen_socket *ls)
 	mem_free(ls->fds);
 	mem_free(ls->text);
 	mem_free(ls->interface);
+	mem_free(ls->netns);
 	mem_free(ls);
 }

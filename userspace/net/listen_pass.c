@@ -20,11 +20,13 @@ unsigned listen_n_own(const struct listen_socket *ls)
 
 void listen_describe(const struct listen_socket *ls, FILE *out)
 {
-	fprintf(out, "%d %u %d %d %s %s\n", (int)ls->ep.kind, listen_n_own(ls), ls->transparent,
-		ls->v6only, ls->interface ? ls->interface : "-", ls->text);
+	/* Names of interfaces have no '/': an older process takes it for one that no line names. */
+	fprintf(out, "%d %u %d %d %s%s%s %s\n", (int)ls->ep.kind, listen_n_own(ls), ls->transparent,
+		ls->v6only, ls->netns ? ls->netns : "", ls->netns ? "/" : "",
+		ls->interface ? ls->interface : "-", ls->text);
 }
 
-/* "kind count transparent v6only interface address", the address up to the end of the line. */
+/* "kind count transparent v6only [namespace/]interface address", the address up to the end of the line. */
 static int parse(struct str line, struct listen_socket *ls, unsigned *ret_n, struct str *ret_dev,
 		 struct str *ret_text)
 {
@@ -52,7 +54,7 @@ int listen_receive(struct str line, const int *fds, unsigned n_given, unsigned n
 {
 	struct listen_socket *ls = mem_zalloc(sizeof(*ls));
 	socklen_t len = sizeof(ls->ep.addr);
-	struct str dev, text;
+	struct str dev, text, netns = STR_NULL;
 	unsigned n;
 	int r;
 
@@ -77,10 +79,15 @@ int listen_receive(struct str line, const int *fds, unsigned n_given, unsigned n
 			       "with a restart)",
 			       n, n_workers, n);
 	}
+	if (str_find_char(dev, '/') != SIZE_MAX)
+		netns = str_cut(&dev, '/');
 	ls->text = mem_strdup(text);
+	ls->netns = netns.p ? mem_strdup(netns) : NULL;
 	ls->interface = str_is_eq(dev, STR("-")) ? NULL : mem_strdup(dev);
 	ls->fds = mem_alloc(n_workers * sizeof(*ls->fds));
-	if (!ls->text || !ls->fds || (!ls->interface && !str_is_eq(dev, STR("-")))) {
+	if (!ls->text || !ls->fds || (!ls->interface && !str_is_eq(dev, STR("-"))) ||
+	    (netns.p && !ls->netns)) {
+		mem_free(ls->netns);
 		mem_free(ls->text);
 		mem_free(ls->interface);
 		mem_free(ls->fds);

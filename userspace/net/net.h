@@ -111,6 +111,7 @@ struct conn {
 	/* Private to net/. The socket's own readiness: can_read and can_write add what TLS holds. */
 	bool raw_read, raw_write;
 	bool is_unix;
+	bool is_early; /* dialled with fast open: the first bytes are what asks for the connection */
 	bool expects_proxy; /* a PROXY header has to come first */
 	struct conn_setup *setup; /* PROXY header still to be sent */
 	struct conn_tlvs *tlvs; /* of the PROXY header that was received; NULL: none */
@@ -172,6 +173,8 @@ struct dial_opts {
 	uint32_t mark; /* SO_MARK; 0: none */
 	uint16_t mss; /* TCP segments of at most so many bytes; 0: as the path allows */
 	bool nodelay, keepalive, fastopen;
+	const struct conf_socket *sock; /* of the server line; NULL: none */
+	const int *netns; /* descriptor of the network namespace; NULL: the process's */
 	const struct conf_keepalive *ka; /* with keepalive; NULL: as the system says */
 	uint32_t rcvbuf, sndbuf; /* bytes; 0: the kernel's choice */
 	struct tls_client *tls;
@@ -180,6 +183,10 @@ struct dial_opts {
 	/* PROXY protocol header to send first, whole (from proxy_header_write()); copied. */
 	struct str proxy_header;
 };
+/* A network namespace by its name in /run/netns, for dial_opts: the caller closes it. Control. */
+HG_WUR int netns_open(const char *name, int *ret_fd, struct err *err);
+/* Does the kernel have a congestion control of that name, for us? 0, or -errno with those it has. Control. */
+HG_WUR int net_check_congestion(const char *name, struct err *err);
 HG_WUR int conn_dial(struct net_worker *nw, const struct dial_opts *o, struct conn **ret_conn);
 
 /* What the kernel measured (tcp(7), TCP_INFO), times in us. -ENOENT: not TCP, or closed. A system call. */
@@ -206,7 +213,7 @@ struct listen_socket {
 	struct list link;
 	struct endpoint ep;
 	char *text; /* "0.0.0.0:80" */
-	char *interface;
+	char *interface, *netns; /* NULL: any; the process's */
 	bool transparent, v6only;
 	unsigned n_fds;
 	int *fds; /* one per worker; shared ones repeat the same fd */

@@ -50,4 +50,13 @@ size_t str_to_cstr(struct str s, char *out, size_t size);
 HG_WUR int tcp_set_buffers(int fd, uint32_t rcvbuf, uint32_t sndbuf);
 HG_WUR int tcp_set_keepalive(int fd, const struct conf_keepalive *ka);
 
+/* --- netns.c: a stream socket, in the namespace of a descriptor (NULL: the process's); -errno --- */
+
+HG_WUR int netns_socket(const int *netns, int family);
+/* This thread, until netns_leave(). 0 or -errno. */
+HG_WUR int netns_enter(int fd);
+void netns_leave(void);
+/* tcp-ut and cc. 0 or -errno. */
+HG_WUR int tcp_set_socket(int fd, const struct conf_socket *s);
+
 #endif

@@ -77,7 +77,8 @@ ssize_t raw_sendv(struct conn *c, const struct iovec *iov, int n, bool more)
 			c->raw_write = false;
 		return r;
 	}
-	if (errno == EAGAIN) {
+	/* Fast open whose cookie the kernel has lost since: a plain handshake is under way. */
+	if (errno == EAGAIN || (errno == EINPROGRESS && c->is_early)) {
 		c->raw_write = false;
 		return -EAGAIN;
 	}

@@ -73,6 +73,29 @@ static void dial_source(struct stream *st, struct dial_plan *p)
 	p->opts.from = p->from.sa.sa_family ? &p->from : NULL;
 }
 
+/*
+ * What goes with a SYN may arrive twice (RFC 7413 6.1), or nobody may be there. No harm is done when it is the
+ * beginning of a handshake or a PROXY header, or a request that can be sent again.
+ */
+static bool may_be_early(const struct stream *st, const struct dial_opts *o)
+{
+	if (!st->srv_conf->tfo || st->n_retries || st->flags & STREAM_RESENT)
+		return false;
+	return o->tls || o->proxy_header.len || stream_is_repeatable(st);
+}
+
+static void dial_socket(struct stream *st, struct dial_opts *o)
+{
+	const struct conf_server *cs = st->srv_conf;
+
+	if (!cs)
+		return;
+	o->sock = &cs->sock;
+	if (unlikely(cs->sock.netns_number))
+		o->netns = &st->snap->netns[cs->sock.netns_number - 1];
+	o->fastopen = may_be_early(st, o);
+}
+
 static struct tls_client *tls_of(const struct stream *st)
 {
 	const struct proxy_snapshot *snap = st->snap;
@@ -88,6 +111,7 @@ int dial_plan_make(struct stream *st, struct dial_plan *p)
 {
 	const struct conf_proxy *be = st->be;
 	struct dial_opts *o = &p->opts;
+	int r;
 
 	memset(p, 0, sizeof(*p));
 	o->nodelay = true;
@@ -105,7 +129,9 @@ int dial_plan_make(struct stream *st, struct dial_plan *p)
 		o->alpn = alpn_http1;
 	else if (o->tls && st->srv_conf->ws == WS_H2 && h2_link_takes_websocket(st))
 		o->alpn = alpn_h2;
-	return pp_header(st, &o->proxy_header);
+	r = pp_header(st, &o->proxy_header);
+	dial_socket(st, o);
+	return r;
 }
 
 /* Are address or port those that the client asked for? Paths have neither, and SRV records have ports. */
@@ -122,7 +148,7 @@ bool dial_is_plain(const struct stream *st)
 	const struct conf_server *cs = st->srv_conf;
 	const struct conf_proxy *be = st->be;
 
-	return cs && !cs->is_ssl && !cs->send_proxy && !is_relative(cs) &&
+	return cs && !cs->is_ssl && !cs->send_proxy && !cs->sock.netns && !is_relative(cs) &&
 	       !conf_outgoing_of(be, cs)->addr.sa.sa_family &&
 	       !(be->options & CONF_OPT(TRANSPARENT));
 }
@@ -150,6 +176,8 @@ uint64_t dial_key(struct stream *st, const struct dial_plan *p)
 	h = str_hash(o->sni, h);
 	h = str_hash(o->proxy_header, h);
 	h = str_hash(o->interface ? str_from_cstr(o->interface) : STR_NULL, h);
+	if (cs && cs->sock.netns)
+		h = str_hash(str_from_cstr(cs->sock.netns), h);
 	if (o->from)
 		h = hash_addr(o->from, h);
 	if (!cs || is_relative(cs))

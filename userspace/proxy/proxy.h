@@ -42,6 +42,8 @@ struct proxy_snapshot {
 	/* [proxy->index][server->pos_in_backend]; NULL: clear. Replaced like that of a bind. */
 	struct tls_client *_Atomic **tls;
 	struct cert_store *certs;
+	int *netns; /* descriptors of conf->namespaces, in that order; -1: no server is there */
+	unsigned n_netns; /* entries */
 	void *owner; /* control's own */
 	struct timer expiry; /* control's: hard-stop-after, once there is a newer one */
 };

@@ -321,6 +321,13 @@ enum step stream_resend(struct stream *st)
 	return stream_go(st, PHASE_CONNECT);
 }
 
+bool stream_is_repeatable(const struct stream *st)
+{
+	return !(st->flags & (STREAM_IS_TCP | STREAM_UPGRADE)) && is_idempotent(&st->req) &&
+	       st->req.framing == HTTP_BODY_NONE && st->retries_left &&
+	       st->be->retry_on & RETRY_CONN_FAILURE;
+}
+
 /*
  * `retry-on`: only what was received as a whole, and is still here as a whole, can be sent again. An
  * answer whose head has begun to leave cannot be taken back.

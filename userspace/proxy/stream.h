@@ -338,6 +338,8 @@ void idle_conn_event(struct conn *c);
 enum step stream_retry_connect(struct stream *st); /* connecting failed */
 bool stream_may_resend(const struct stream *st);
 enum step stream_resend(struct stream *st); /* a reused connection died before it said anything */
+/* Before anything was sent: could a request that went with a SYN be sent once more? */
+bool stream_is_repeatable(const struct stream *st);
 bool stream_may_retry(const struct stream *st, uint32_t failure); /* enum conf_retry bit */
 enum step stream_retry(struct stream *st); /* as `retry-on` said */
 

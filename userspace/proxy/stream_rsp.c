@@ -97,11 +97,23 @@ enum step phase_send(struct stream *st)
 
 /* --- the head --------------------------------------------------------------------------------------- */
 
+/* With fast open the request was on its way before anybody had said that he is there. */
+static bool is_refused(const struct stream *st)
+{
+	const struct conn *c = st->back.conn;
+
+	return c && c->is_early && !st->back.rx && !(st->flags & STREAM_SRV_REUSED) &&
+	       (c->error == CONN_ERR_REFUSED || c->error == CONN_ERR_UNREACHABLE ||
+		c->error == CONN_ERR_TIMEOUT);
+}
+
 static enum step rsp_failed(struct stream *st, int r)
 {
 	uint32_t failure = r == -EBADMSG || st->back.rx ? RETRY_JUNK_RESPONSE
 							: RETRY_EMPTY_RESPONSE;
 
+	if (is_refused(st))
+		failure = RETRY_CONN_FAILURE;
 	if (r == -ENOMEM)
 		return stream_fail(st, 'R', 503);
 	if (r == -EBADMSG)
