@@ -4,7 +4,7 @@
 import ssl
 
 import pytest
-from conftest import ScriptedServer, connect, make_cert, read_head, read_response, reply
+from conftest import ScriptedServer, connect, make_cert, read_head, read_response, reply, wait_for
 from peer import Pair
 
 HEAD = """
@@ -171,4 +171,51 @@ frontend two
     assert ask() == (200, b"one") and opened() == 1
     assert ask(b"POST") == (200, b"one") and opened() == 1
     d.cli("shutdown frontend one")
+
+    def is_refused():
+        try:
+            connect(one, "127.0.0.1", 9001).close()
+        except ConnectionRefusedError:
+            return True
+        return False
+
+    # A socket that is being closed resets what has reached its queue: that is another failure.
+    wait_for("the listener to be gone", is_refused)
     assert ask() == (200, b"two")
+
+
+def test_names_and_pools(one, daemon):
+    """pool-conn-name keeps connections apart, redir sends clients away, guid names what there is."""
+    seen = []
+
+    def count(s, c, n):
+        while head := read_head(c):
+            seen.append((n, head))
+            c.sendall(reply(str(n).encode()))
+
+    ScriptedServer(one, "127.0.0.1", 9001, count)
+    d = daemon(one, HEAD + """
+    http-reuse always
+global
+    nbthread 1
+listen web
+    guid w:web
+    bind 127.0.0.1:8000,127.0.0.2:8000 guid-prefix w
+    use-server away if { path_beg /away }
+    server s1 127.0.0.1:9001 pool-conn-name req.hdr(tenant) guid w.s1
+    server away 127.0.0.1:9001 weight 0 redir http://far.example/x
+""")
+
+    def ask(c, tenant, path=b"/", method=b"GET"):
+        c.sendall(method + b" " + path + b" HTTP/1.1\r\nHost: a\r\ntenant: " + tenant + b"\r\n\r\n")
+        return read_response(c, head_only=method == b"HEAD")
+
+    with connect(one, "127.0.0.1", 8000) as c:
+        a, b = ask(c, b"a")[2], ask(c, b"b")[2]
+        assert a != b and ask(c, b"a")[2] == a and ask(c, b"b")[2] == b
+        for method in (b"GET", b"HEAD"):
+            status, fields, _ = ask(c, b"a", b"/away?q=1", method)
+            assert status == 302 and fields["location"] == "http://far.example/x/away?q=1"
+        assert ask(c, b"a", b"/away", b"DELETE")[0] == 200
+    assert d.cli("show guid").split("\n")[:4] == ["w:web listen web", "w-0 listener web/sock-1", "w-1 listener web/sock-2", "w.s1 server web/s1"]
+    assert d.cli("show guid w.s1").strip() == "w.s1 server web/s1"

@@ -838,6 +838,71 @@ static void test_consistent_is_consistent(void **state)
 	fx_fini(&f);
 }
 
+/* Whom each key reaches, by the last byte of the address and the port; servers stand in another order when `turned`. */
+static void ring_picks(unsigned hash_key, bool turned, bool is_v6, uint32_t got[200])
+{
+	struct lb_request rq;
+	struct fx f;
+
+	fx_init(&f, 1, 4);
+	f.s.px.balance.algo = BALANCE_HASH;
+	f.s.px.balance.hash_type = HASH_CONSISTENT;
+	for (unsigned i = 0; i < 4; i++) {
+		struct addr *a = &f.s.cs[i].ep.addr;
+		unsigned n = turned ? 3 - i : i;
+
+		f.s.cs[i].hash_key = (uint8_t)hash_key;
+		if (is_v6) {
+			memset(a, 0, sizeof(*a));
+			a->in6.sin6_family = AF_INET6;
+			a->in6.sin6_addr.s6_addr[15] = (uint8_t)(n / 2 + 1);
+		} else {
+			a->in.sin_addr.s_addr = htonl(0x0a000001 + n / 2);
+		}
+		addr_set_port(a, (uint16_t)(80 + n % 2));
+	}
+	fx_commit(&f);
+	rq = fx_rq(&f);
+	rq.has_hash = true;
+	for (unsigned i = 0; i < 200; i++) {
+		struct server *s;
+
+		rq.hash = lb_hash_avalanche(i);
+		s = fx_srv(&f, (unsigned)(pick_name(&f, &rq) - '1'));
+		got[i] = (is_v6 ? s->addr.in6.sin6_addr.s6_addr[15]
+				: ntohl(s->addr.in.sin_addr.s_addr) & 0xff) *
+				 1000 +
+			 addr_port(&s->addr);
+	}
+	fx_fini(&f);
+}
+
+/* hash-key: what has addresses in it does not depend on the order of servers. */
+static void test_ring_of_addresses(void **state)
+{
+	uint32_t a[200], b[200];
+
+	for (int v6 = 0; v6 < 2; v6++) {
+		unsigned n[2][2] = { { 0, 0 }, { 0, 0 } };
+
+		ring_picks(HASH_KEY_ADDR_PORT, false, v6, a);
+		ring_picks(HASH_KEY_ADDR_PORT, true, v6, b);
+		assert_memory_equal(a, b, sizeof(a));
+		for (unsigned i = 0; i < 200; i++)
+			n[a[i] / 1000 - 1][a[i] % 1000 - 80]++;
+		for (unsigned i = 0; i < 4; i++)
+			assert_in_range(n[i / 2][i % 2], 10, 100);
+		/* Two with one address have their places together. */
+		ring_picks(HASH_KEY_ADDR, false, v6, a);
+		ring_picks(HASH_KEY_ADDR, true, v6, b);
+		for (unsigned i = 0; i < 200; i++)
+			assert_int_equal(a[i] / 1000, b[i] / 1000);
+		ring_picks(HASH_KEY_ID, false, v6, a);
+		ring_picks(HASH_KEY_ID, true, v6, b);
+		assert_memory_not_equal(a, b, sizeof(a));
+	}
+}
+
 /* --- for every algorithm ---------------------------------------------------------------------------- */
 
 static const uint8_t all_algos[] = {
@@ -1111,6 +1176,7 @@ int main(void)
 		cmocka_unit_test(test_hash_full),
 		cmocka_unit_test(test_hash_balance_factor),
 		cmocka_unit_test(test_consistent_is_consistent),
+		cmocka_unit_test(test_ring_of_addresses),
 		cmocka_unit_test(test_states),
 		cmocka_unit_test(test_avoid),
 		cmocka_unit_test(test_force),

@@ -196,6 +196,8 @@ struct conf_bind {
 	uint16_t mss; /* 0: as the path allows */
 	bool accept_proxy, transparent, v4v6, v6only, defer_accept, tfo;
 	char *interface;
+	char *guid; /* "<guid-prefix>-0" …; NULL: none */
+	unsigned n_guids; /* while it is read */
 	struct conf_socket sock;
 	uint32_t maxconn, backlog;
 	int mode, uid, gid; /* unix sockets; -1: unset */
@@ -259,6 +261,9 @@ struct conf_server {
 	uint8_t pp_options; /* enum conf_pp_option */
 	const struct conf_pp_tlv *pp_tlvs; /* the last one first */
 	struct conf_socket sock;
+	struct expr *pool_name; /* pool-conn-name: of idle connections, instead of `sni`; NULL: not set */
+	uint8_t hash_key; /* enum conf_hash_key */
+	char *guid; /* NULL: none */
 	bool tfo; /* TCP fast open, where a request may be sent again */
 	uint32_t pool_max_conn; /* UINT32_MAX: no limit */
 	uint64_t pool_purge_delay; /* 5 s */
@@ -404,6 +409,7 @@ struct conf_proxy {
 	struct logfmt *log_format, *error_log_format; /* log_format NULL: none (connect log) */
 	struct logfmt *log_format_sd; /* structured data of rfc5424 targets; NULL: none */
 	char *log_format_text;
+	char *guid; /* NULL: none */
 	/* frontend side */
 	struct list binds; /* conf_bind */
 	struct list use_backends; /* conf_use_backend */

@@ -23,6 +23,14 @@ enum conf_pp_option {
 	PP_UNIQUE_ID = 1 << 7,
 };
 
+/* What the places of a server on the ring of `hash-type consistent` are made from. */
+enum conf_hash_key {
+	HASH_KEY_ID,
+	HASH_KEY_ADDR,
+	HASH_KEY_ADDR_PORT
+};
+
+#define CONF_GUID_MAX	    127
 #define CONF_CONGESTION_MAX 16 /* TCP_CA_NAME_MAX, with its NUL */
 #define CONF_NETNS_MAX	    64
 #define CONF_PP_TLVS	    32 /* set-proxy-v2-tlv-fmt, of one server */

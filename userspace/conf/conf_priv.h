@@ -329,6 +329,7 @@ struct parser {
 	struct proxy_build *px;
 	struct conf_userlist *userlist;
 	/* what there is */
+	struct conf_names *guids; /* each once in all files; NULL: none yet */
 	struct list builds; /* proxy_build, all but defaults */
 	struct list all_defaults;
 	struct proxy_build *defaults; /* the latest, NULL before */
@@ -523,6 +524,9 @@ void dump_resolvers(FILE *f, const struct conf *c);
 HG_WUR int finalize_resolvers(struct parser *ps);
 HG_WUR int finalize_server_name(struct parser *ps, struct conf_server *s, struct line *l);
 keyword_parse_fn parse_unix_bind; /* kw_bind.c */
+HG_WUR int parse_guid(struct parser *ps, struct line *l, void *obj, const struct keyword *kw); /* kw_link.c */
+/* The next listener of a line with `guid-prefix`; model->guid is the prefix. */
+HG_WUR int guid_of_bind(struct parser *ps, struct line *l, struct conf_bind *model, struct conf_bind *b);
 HG_WUR int finalize_server_link(struct parser *ps, struct conf_server *s, struct line *l); /* kw_link.c */
 HG_WUR int finalize_unix_bind(struct parser *ps, struct conf_bind *b); /* kw_socket.c */
 void dump_sockets(FILE *f, const struct conf_proxy *px);

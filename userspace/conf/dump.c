@@ -290,6 +290,8 @@ static void dump_bind(FILE *f, const struct conf_bind *b)
 	if (b->mode >= 0)
 		fprintf(f, "    mode %o\n", (unsigned)b->mode);
 	conf_dump_socket(f, &b->sock);
+	if (b->guid)
+		fprintf(f, "    guid %s\n", b->guid);
 	for (unsigned i = 0; i < b->n_crts; i++)
 		fprintf(f, "    crt %s\n", b->crts[i]);
 	if (b->is_ssl)

@@ -99,6 +99,7 @@ static int check_server(struct parser *ps, struct conf_server *s)
 			   : s->sock.congestion		 ? "cc"
 			   : s->sock.user_timeout	 ? "tcp-ut"
 			   : s->tfo			 ? "tfo"
+			   : s->redir			 ? "redir"
 							 : NULL;
 	struct list *p;
 

@@ -195,7 +195,10 @@ static const struct keyword rows[] = {
 	  .help = "accepted" },
 };
 static const char *const pending[] = {
-	"severity-output", "ktls", "guid-prefix", "guid", "idle-ping", NULL,
+	"severity-output",
+	"ktls",
+	"idle-ping",
+	NULL,
 };
 static const char *const refused[] = {
 	"quic-*",
@@ -286,7 +289,7 @@ static int check_address(struct parser *ps, struct line *l, const struct endpoin
 }
 
 static int push_binds(struct parser *ps, struct proxy_build *b, struct line *l,
-		      const struct conf_bind *model, const struct endpoint *ep, char *text)
+		      struct conf_bind *model, const struct endpoint *ep, char *text)
 {
 	unsigned last = ep->kind == ENDPOINT_IP ? ep->port_last : ep->port;
 
@@ -305,13 +308,19 @@ static int push_binds(struct parser *ps, struct proxy_build *b, struct line *l,
 		if (port != ep->port)
 			n->id = 0;
 		list_push_back(&b->px.binds, &n->link);
+		if (model->guid) {
+			int r = guid_of_bind(ps, l, model, n);
+
+			if (r)
+				return r;
+		}
 	}
 	return 0;
 }
 
 /* The addresses of a line: separated by commas. */
 static int push_addresses(struct parser *ps, struct proxy_build *b, struct line *l, struct str all,
-			  const struct conf_bind *model)
+			  struct conf_bind *model)
 {
 	struct str rest = all;
 	int r = 0;

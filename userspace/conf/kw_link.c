@@ -218,6 +218,85 @@ static int parse_pp_tlv(struct parser *ps, struct line *l, void *obj, const stru
 	return 0;
 }
 
+/* --- names for machines ------------------------------------------------------------------------------ */
+
+static int claim_guid(struct parser *ps, const struct line *l, unsigned word, struct str guid)
+{
+	int r;
+
+	if (!ps->guids)
+		ps->guids = names_new(&ps->arena);
+	r = ps->guids ? names_add(ps->guids, guid, ps) : -ENOMEM;
+	return r == -EEXIST ? conf_fail(ps, l, word, "guid '" STR_FMT "' is taken", STR_ARG(guid))
+			    : r;
+}
+
+static int want_guid(struct parser *ps, struct line *l, char **ret)
+{
+	int r = arg_string(ps, l, "a text that nothing else in the configuration has", ret);
+
+	for (const char *p = *ret; r == 0 && *p; p++) {
+		char c = str_lower_char(*p);
+
+		if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && !strchr(".:-_", c))
+			r = conf_fail_off(ps, l, l->at - 1, (size_t)(p - *ret),
+					  "character '%c' is not permitted in a guid: letters, "
+					  "digits and .:-_ are",
+					  *p > ' ' && *p < 127 ? *p : '?');
+	}
+	if (r == 0 && strlen(*ret) > CONF_GUID_MAX)
+		r = conf_fail(ps, l, l->at - 1, "a guid has %d characters at most", CONF_GUID_MAX);
+	return r;
+}
+
+int parse_guid(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	char **field = (char **)((char *)obj + kw->offset);
+	int r = want_guid(ps, l, field);
+
+	return r ? r : claim_guid(ps, l, l->at - 1, str_from_cstr(*field));
+}
+
+static int parse_guid_prefix(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	return want_guid(ps, l, &((struct conf_bind *)obj)->guid);
+}
+
+int guid_of_bind(struct parser *ps, struct line *l, struct conf_bind *model, struct conf_bind *b)
+{
+	struct str s = arena_printf(&ps->conf->arena, "%s-%u", model->guid, model->n_guids++);
+
+	b->guid = (char *)s.p;
+	return s.p ? claim_guid(ps, l, 0, s) : -ENOMEM;
+}
+
+/* --- idle connections, places on the ring --------------------------------------------------------------- */
+
+static int parse_pool_name(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	return compile_expr(ps, ps->px, l, PLACE_REQ | PLACE_CONTENT,
+			    &((struct conf_server *)obj)->pool_name);
+}
+
+static const struct keyword_value hash_keys[] = { VALUE("id", HASH_KEY_ID),
+						  VALUE("addr", HASH_KEY_ADDR),
+						  VALUE("addr-port", HASH_KEY_ADDR_PORT),
+						  VALUES_END };
+
+/* redir: what clients are told is a header field. */
+static int parse_redir(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
+{
+	struct conf_server *s = obj;
+	int r = arg_string(ps, l, "the beginning of a URL, such as http://www.example.com",
+			   &s->redir);
+
+	for (const char *p = s->redir; r == 0 && *p; p++)
+		if ((unsigned char)*p <= ' ' || *p == 127)
+			r = conf_fail_off(ps, l, l->at - 1, (size_t)(p - s->redir),
+					  "'redir' has a character that no URL can have");
+	return r;
+}
+
 int finalize_server_link(struct parser *ps, struct conf_server *s, struct line *l)
 {
 	if (s->send_proxy != 2 && (s->pp_options || s->pp_tlvs))
@@ -246,6 +325,12 @@ void conf_dump_server_link(FILE *f, const struct conf_server *s)
 	if (s->port_offset)
 		fprintf(f, "    port %+d to the client's\n", s->port_offset);
 	conf_dump_socket(f, &s->sock);
+	if (s->guid)
+		fprintf(f, "    guid %s\n", s->guid);
+	if (s->redir)
+		fprintf(f, "    redir %s\n", s->redir);
+	if (s->pool_name)
+		fprintf(f, "    pool-conn-name " STR_FMT "\n", STR_ARG(expr_text(s->pool_name)));
 	if (s->tfo)
 		fputs("    tfo\n", f);
 	if (s->send_proxy)
@@ -277,11 +362,24 @@ static int parse_tfo(struct parser *ps, struct line *l, void *obj, const struct 
 
 static const struct keyword bind_rows[] = {
 	SOCKET_ROWS(SEC_BIND, conf_bind, false, "clients' connections"),
+	{ NAME("guid-prefix"), SEC_BIND, ARG_FUNC, .parse = parse_guid_prefix, .grade = '2',
+	  .args = "<text>",
+	  .help = "the line's listeners are known to `show guid` as <text>-0, <text>-1, …" },
 };
 const struct keyword_table conf_kw_bind_link = KEYWORDS("bind option", bind_rows);
 
 static const struct keyword rows[] = {
 	SOCKET_ROWS(SEC_SRV, conf_server, true, "connections to this server"),
+	{ NAME("pool-conn-name"), SEC_SRV, ARG_FUNC, .parse = parse_pool_name, .grade = '2',
+	  .args = "<expression>", .def = "that of `sni`",
+	  .help = "idle connections are used again by requests for which this is the same" },
+	{ NAME("hash-key"), SEC_SRV, ARG_ENUM, AT(hash_key), .values = hash_keys, .grade = '2',
+	  .args = "id|addr|addr-port", .def = "id",
+	  .help = "`hash-type consistent`: what the server's places on the ring are made from" },
+	{ NAME("guid"), SEC_SERVER, ARG_FUNC, AT(guid), .parse = parse_guid, .grade = '2',
+	  .args = "<text>", .help = "name in `show guid` that nothing else has" },
+	{ NAME("redir"), SEC_SRV, ARG_FUNC, .parse = parse_redir, .grade = '2', .args = "<prefix>",
+	  .help = "GET and HEAD are answered by a redirect (302) to <prefix> and the path" },
 	{ NAME("tfo"), SEC_SRV, ARG_FUNC, KW_NO, .parse = parse_tfo, .grade = '2',
 	  .help = "TCP fast open: the request goes with the first packet, where it is whole and "
 		  "may "

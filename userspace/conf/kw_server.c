@@ -299,29 +299,22 @@ static const struct keyword rows[] = {
 	{ NAME("source"), SEC_SRV, ARG_FUNC, AT(source), .parse = conf_parse_source, .grade = '2',
 	  .args = CONF_SOURCE_ARGS,
 	  .help = "source address of connections to this server, instead of the section's" },
-	{ NAME("guid"), SEC_SRV, ARG_NOOP, KW_ONE_WORD, .grade = 'n', .args = "<name>",
-	  .help = "accepted, without effect" },
 	{ NAME("max-reuse"), SEC_SRV, ARG_FUNC, AT(max_reuse), .parse = parse_pool_max,
 	  .grade = '2', .args = "<number>|-1", .def = "-1", .help = "requests per connection" },
 };
 static const char *const pending[] = {
 	"check-reuse-pool",
 	"check-pool-conn-name",
-	"hash-key",
-	"pool-conn-name",
 	"strict-maxconn",
-	"shard",
 	"ktls",
 	"from",
-	"redir",
 	"idle-ping",
 	NULL,
 };
 static const char *const refused[] = {
-	"socks4",     "check-via-socks4", "allow-0rtt",	 "no-allow-0rtt",
-	"tcp-md5sig", "log-proto",	  "log-bufsize", "quic-cc-algo",
-	"npn",	      "no-npn",		  "healthcheck", "force-sslv3",
-	NULL
+	"socks4",     "check-via-socks4", "allow-0rtt",	 "shard",	 "no-allow-0rtt",
+	"tcp-md5sig", "log-proto",	  "log-bufsize", "quic-cc-algo", "npn",
+	"no-npn",     "healthcheck",	  "force-sslv3", NULL,
 };
 const struct keyword_table conf_kw_server = KEYWORDS("server option", rows, .pending = pending,
 						     .refused = refused);
@@ -474,6 +467,8 @@ static int parse_template(struct parser *ps, struct line *l, struct proxy_build 
 		r = want_address(ps, l, &sb->srv);
 	if (r == 0)
 		r = parse_options(ps, l, &sb->srv, SEC_SERVER);
+	if (r == 0 && sb->srv.guid)
+		r = conf_fail(ps, l, 0, "'guid' is of one server: a template cannot have it");
 	for (; r == 0 && first <= last; first++)
 		r = copy_template(ps, l, b, sb, first);
 	return r;

@@ -97,7 +97,7 @@ static int check_words(const struct conf_source *src, const char *const *words, 
 	for (unsigned i = 2; i < n; i++)
 		if (is_keyword_of(&conf_kw_server_resolve, words[i]) ||
 		    strcmp(words[i], "quic-id") == 0 || strcmp(words[i], "via") == 0 ||
-		    strcmp(words[i], "namespace") == 0)
+		    strcmp(words[i], "namespace") == 0 || strcmp(words[i], "guid") == 0)
 			return refuse(src, words[0],
 				      "'%.64s' option is not accepted for dynamic server.",
 				      words[i]);

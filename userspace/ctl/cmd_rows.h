@@ -78,6 +78,7 @@ int cmd_set_maxconn_global(struct cmd *c);
 int cmd_shutdown_session(struct cmd *c);
 int cmd_shutdown_sessions_server(struct cmd *c);
 int cmd_show_guard(struct cmd *c);
+int cmd_show_guid(struct cmd *c);
 int cmd_set_guard(struct cmd *c);
 int cmd_reload(struct cmd *c);
 int cmd_show_table(struct cmd *c);

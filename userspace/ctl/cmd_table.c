@@ -19,6 +19,8 @@ static const struct cmd_row show_rows[] = {
 	{ "show events", U, cmd_show_events, "[<ring> [-w] [-n] [-0]]",
 	  "rings of the log, or the lines of one; -w: wait for more, -n: only new ones" },
 	{ "show fd", O, cmd_show_fd, "[from]", "open descriptors with their addresses" },
+	{ "show guid", U, cmd_show_guid, "[<guid>]",
+	  "sections, servers and listeners by `guid` and `guid-prefix`" },
 	{ "show guard", U, cmd_show_guard, "", "limits that the kernel tier enforces" },
 	{ "show info", U, cmd_show_info, "[typed|json]", "information about the process" },
 	{ "show l4", U, cmd_show_l4, "[json]",

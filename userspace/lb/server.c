@@ -457,4 +457,7 @@ void server_set_addr(struct lb_registry *r, struct server *s, const struct addr 
 	atomic_store(&s->addr_changed_ns,
 		     (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec);
 	atomic_fetch_add(&s->addr_generation, 1);
+	/* Its places on the ring may be made from it. */
+	if (s->conf && s->conf->hash_key != HASH_KEY_ID && s->be)
+		lb_changed(r, s->be);
 }

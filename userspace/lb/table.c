@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "lb/lb_priv.h"
 #include "lb/maglev.h"
 
@@ -138,8 +141,25 @@ static int compare_points(const void *pa, const void *pb)
 }
 
 /*
+ * `hash-key`: what the points of a server begin with; as HAProxy has it, words as they lie in memory. Without an address
+ * (a name that is not resolved, a path) it is the number.
+ */
+static uint32_t ring_key(const struct server *s)
+{
+	const struct addr *a = &s->addr;
+	unsigned what = s->conf ? s->conf->hash_key : HASH_KEY_ID;
+	uint32_t seed = what == HASH_KEY_ADDR_PORT ? lb_hash_avalanche(addr_port(a)) : 0;
+
+	if (what != HASH_KEY_ID && a->sa.sa_family == AF_INET)
+		return lb_hash_avalanche(seed + a->in.sin_addr.s_addr);
+	if (what != HASH_KEY_ID && a->sa.sa_family == AF_INET6)
+		return XXH32(a->in6.sin6_addr.s6_addr, 16, seed);
+	return s->id * 4096u;
+}
+
+/*
  * The ring: a server has 16 points per unit of weight, and the n-th point of server id is always at the same
- * place, avalanche(id * 4096 + n). A server that warms up has fewer of them.
+ * place, avalanche(id * 4096 + n), or with its address in place of the number (`hash-key`). A server that warms up has fewer of them.
  */
 static int table_points(struct lb_table *t)
 {
@@ -150,12 +170,15 @@ static int table_points(struct lb_table *t)
 	t->points = mem_alloc((size_t)t->total * sizeof(t->points[0]));
 	if (!t->points)
 		return -ENOMEM;
-	for (unsigned i = 0; i < t->n; i++)
+	for (unsigned i = 0; i < t->n; i++) {
+		uint32_t key = ring_key(t->entries[i].srv);
+
 		for (uint32_t k = 0; k < t->entries[i].weight; k++)
 			t->points[n++] = (struct lb_point){
-				.key = lb_hash_avalanche(t->entries[i].srv->id * 4096u + k),
+				.key = lb_hash_avalanche(key + k),
 				.entry = i,
 			};
+	}
 	t->n_points = n;
 	qsort(t->points, n, sizeof(t->points[0]), compare_points);
 	return 0;

@@ -148,8 +148,8 @@ bool dial_is_plain(const struct stream *st)
 	const struct conf_server *cs = st->srv_conf;
 	const struct conf_proxy *be = st->be;
 
-	return cs && !cs->is_ssl && !cs->send_proxy && !cs->sock.netns && !is_relative(cs) &&
-	       !conf_outgoing_of(be, cs)->addr.sa.sa_family &&
+	return cs && !cs->is_ssl && !cs->send_proxy && !cs->sock.netns && !cs->pool_name &&
+	       !is_relative(cs) && !conf_outgoing_of(be, cs)->addr.sa.sa_family &&
 	       !(be->options & CONF_OPT(TRANSPARENT));
 }
 
@@ -173,7 +173,8 @@ uint64_t dial_key(struct stream *st, const struct dial_plan *p)
 	const void *what[] = { st->srv, o->tls };
 	uint64_t h = str_hash(str_make((const char *)what, sizeof(what)), st->w->pool_seed);
 
-	h = str_hash(o->sni, h);
+	h = str_hash(
+		cs && cs->pool_name ? expr_eval_str(cs->pool_name, stream_subject(st)) : o->sni, h);
 	h = str_hash(o->proxy_header, h);
 	h = str_hash(o->interface ? str_from_cstr(o->interface) : STR_NULL, h);
 	if (cs && cs->sock.netns)

@@ -153,6 +153,28 @@ static int get_conn(struct stream *st)
 	return dial(st, &p, key);
 }
 
+/* `redir`: the client goes there by itself. */
+static enum step redirect_to_server(struct stream *st)
+{
+	struct str path = st->req.path;
+	struct str to = arena_printf(&st->arena, "%s" STR_FMT, st->srv_conf->redir, STR_ARG(path));
+
+	stream_release_server(st);
+	stream_blame(st, 'L');
+	if (!to.p)
+		return stream_answer_status(st, 500);
+	answer_new(st, 302);
+	answer_field(st, "location", to);
+	answer_field(st, "cache-control", STR("no-cache"));
+	return answer_send(st);
+}
+
+static bool is_redirected(const struct stream *st)
+{
+	return st->srv_conf && st->srv_conf->redir && !(st->flags & STREAM_IS_TCP) &&
+	       (st->req.method == HTTP_METHOD_GET || st->req.method == HTTP_METHOD_HEAD);
+}
+
 enum step phase_connect(struct stream *st)
 {
 	struct conn *c = st->back.conn;
@@ -163,6 +185,8 @@ enum step phase_connect(struct stream *st)
 		return stream_fail(st, 'C', 0);
 	}
 	if (!c) {
+		if (unlikely(is_redirected(st)))
+			return redirect_to_server(st);
 		r = get_conn(st);
 		if (r < 0)
 			return stream_retry_connect(st);
