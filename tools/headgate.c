@@ -57,6 +57,8 @@ static const struct command {
 	{ "get", tool_api, "weight B/S", "runtime API" },
 	{ "enable", tool_api, "server B/S | health B/S | frontend F", "runtime API" },
 	{ "disable", tool_api, "server B/S | health B/S | frontend F", "runtime API" },
+	{ "ring", tool_ring, "FILE",
+	  "the lines of a log ring's backing-file, also when its process is gone" },
 	{ "clear", tool_api, "counters [all | server B/S]", "runtime API" },
 	{ "shutdown", tool_api, "session ID | sessions server B/S", "runtime API" },
 	{ "drain", tool_drain, "B/S", "no new sessions for a server, open ones go on" },

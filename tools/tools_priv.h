@@ -24,6 +24,7 @@ int tool_detach(struct tool *t, int argc, char **argv);
 int tool_status(struct tool *t, int argc, char **argv);
 int tool_maps(struct tool *t, int argc, char **argv);
 
+int tool_ring(struct tool *t, int argc, char **argv); /* headgate_ring.c */
 int tool_deny(struct tool *t, int argc, char **argv); /* headgate_deny.c: on the pinned maps */
 int tool_capture(struct tool *t, int argc, char **argv); /* headgate_capture.c */
 int tool_events(struct tool *t, int argc, char **argv); /* headgate_events.c */

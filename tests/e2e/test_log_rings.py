@@ -125,3 +125,19 @@ def test_forwarding(one, daemon):
     assert legacy.count == 1
     counted.close()
     legacy.close()
+
+
+def test_backing_file(one, daemon):
+    """What was logged is there after a crash; the next process begins a new file and keeps the other."""
+    path = one.lab.dir / "kept.ring"
+    d = daemon(one, CONFIG.replace("size {size}", f"size 16k\n    backing-file {path}"))
+    get(one, "/last-words")
+    wait_for("the line", lambda: "/last-words" in d.cli("show events kept"), timeout=5 * SLOW)
+    d.proc.kill()
+    d.proc.wait()
+    d.proc = None  # it did not end by itself: nothing to complain about
+    assert run_cli(one, "ring", str(path)).stdout.rstrip().endswith("GET /last-words")
+    daemon(one, CONFIG.replace("size {size}", f"size 16k\n    backing-file {path}"))
+    assert run_cli(one, "ring", str(path)).stdout == ""
+    assert "/last-words" in run_cli(one, "ring", f"{path}.bak").stdout
+    assert "not a log ring" in run_cli(one, "ring", "/etc/passwd", check=False).stderr

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Rings of the log: order, room for new lines, readers that are late, reloads. links: base */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,7 @@ static const struct str ring = { "r", 1 };
 
 static void set_ring(uint32_t size)
 {
-	const struct log_store_spec spec = { ring, STR("text"), size };
+	const struct log_store_spec spec = { ring, STR("text"), size, STR("") };
 
 	assert_int_equal(log_stores_set(&spec, 1), 0);
 }
@@ -51,6 +52,74 @@ static uint64_t dropped(void)
 
 	assert_true(log_store_info(0, &spec, &n));
 	return n;
+}
+
+/* --- in a file --- */
+
+static const char *printed(const char *path)
+{
+	static char text[4096];
+	FILE *f = fmemopen(text, sizeof(text), "w");
+	int rc;
+
+	text[0] = '\0'; /* fmemopen() leaves it alone when nothing is written */
+	rc = log_store_file_print(path, f);
+	fclose(f);
+	return rc == -EBADMSG ? "no ring" : rc ? "error" : text;
+}
+
+static void in_a_file(void **state)
+{
+	char dir[] = "/tmp/hg-ring-XXXXXX", path[64], bak[80];
+	struct log_store_spec spec = { ring, STR("text"), 64, STR("") };
+	struct log_cursor at = { 0 };
+	int fd;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/ring", dir);
+	snprintf(bak, sizeof(bak), "%s.bak", path);
+	spec.path = str_from_cstr(path);
+	/* What is no ring is left alone. */
+	fd = open(path, O_CREAT | O_WRONLY, 0600);
+	assert_int_equal(write(fd, "precious", 8), 8);
+	close(fd);
+	assert_string_equal(printed(path), "no ring");
+	assert_int_equal(log_stores_set(&spec, 1), -EEXIST);
+	assert_int_equal(unlink(path), 0);
+	/* Nobody has to close it for others to read it, before and after it has come round. */
+	assert_int_equal(log_stores_set(&spec, 1), 0);
+	assert_string_equal(printed(path), "");
+	put(0, 3);
+	assert_string_equal(printed(path), "line 0\nline 1\nline 2\n");
+	put(3, 30);
+	assert_string_equal(printed(path),
+			    "line 23\nline 24\nline 25\nline 26\nline 27\nline 28\nline 29\n");
+	/* A reload goes on with it, */
+	assert_int_equal(log_stores_set(&spec, 1), 0);
+	put(30, 31);
+	assert_non_null(strstr(printed(path), "line 29\nline 30\n"));
+	assert_int_equal(access(bak, F_OK), -1);
+	/* or takes its lines into a larger one; the other is kept. */
+	spec.size = 128;
+	assert_int_equal(log_stores_set(&spec, 1), 0);
+	assert_non_null(strstr(printed(path), "line 29\nline 30\n"));
+	assert_non_null(strstr(printed(bak), "line 29\nline 30\n"));
+	while (strcmp(next(&at), "line 30") != 0)
+		assert_string_not_equal(next(&at), "nothing");
+	assert_int_equal(log_stores_set(NULL, 0), 0);
+	/* A next process begins anew, and keeps what it finds. */
+	assert_int_equal(log_stores_set(&spec, 1), 0);
+	assert_string_equal(printed(path), "");
+	assert_non_null(strstr(printed(bak), "line 30\n"));
+	/* Lengths that cannot be. */
+	fd = open(path, O_WRONLY);
+	assert_int_equal(pwrite(fd, "\xff\xff\xff\xff\xff\xff\xff\x7f", 8, 24), 8);
+	close(fd);
+	assert_string_equal(printed(path), "no ring");
+	assert_int_equal(log_stores_set(NULL, 0), 0);
+	unlink(path);
+	unlink(bak);
+	rmdir(dir);
 }
 
 static void in_order(void **state)
@@ -173,6 +242,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(in_order, teardown),
+		cmocka_unit_test_teardown(in_a_file, teardown),
 		cmocka_unit_test_teardown(oldest_make_room, teardown),
 		cmocka_unit_test_teardown(too_long_a_line, teardown),
 		cmocka_unit_test_teardown(sizes_change, teardown),

@@ -121,4 +121,14 @@ void log_store_put(struct str name, struct str line);
 void log_store_flush(void);
 uint64_t log_sink_dropped(void);
 
+/* log_store_file.c: a ring in a mapped file; LOG_STORE_FILE_HEAD bytes, then `size` of the ring. */
+#define LOG_STORE_FILE_HEAD 4096
+struct log_store_file {
+	char magic[8];
+	uint64_t size;
+	uint64_t head, tail; /* of the oldest line, behind the newest: bytes ever written. Written by the drainer */
+};
+HG_WUR int log_store_file_create(const char *path, uint32_t size, struct log_store_file **ret);
+void log_store_file_close(struct log_store_file *f); /* NULL is ignored */
+
 #endif

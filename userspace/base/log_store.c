@@ -10,7 +10,9 @@
 #define LENGTH_SIZE sizeof(uint16_t) /* in front of each line */
 
 struct log_store {
-	struct log_store_spec spec; /* its texts lie behind the bytes */
+	struct log_store_spec spec; /* its texts are in `texts` */
+	char *texts;
+	struct log_store_file *file; /* has the bytes, and is told what is in them; NULL: memory */
 	uint8_t *bytes; /* [spec.size] */
 	uint64_t head, tail; /* of the oldest line, behind the newest; bytes ever written */
 	uint64_t first_line, next_line; /* numbers of the same */
@@ -66,8 +68,13 @@ static void store_put(struct log_store *s, const char *text, uint16_t len)
 		s->head += LENGTH_SIZE + line_length(s, s->head);
 		s->first_line++;
 	}
+	/* A crash between any two of these leaves whole lines. */
+	if (s->file)
+		__atomic_store_n(&s->file->head, s->head, __ATOMIC_RELEASE);
 	copy_in(s, &len, sizeof(len));
 	copy_in(s, text, len);
+	if (s->file)
+		__atomic_store_n(&s->file->tail, s->tail, __ATOMIC_RELEASE);
 	s->next_line++;
 }
 
@@ -80,28 +87,89 @@ static struct log_store *store_find(struct log_store *all, unsigned n, struct st
 	return NULL;
 }
 
+static void store_close(struct log_store *s)
+{
+	if (s->file)
+		log_store_file_close(s->file);
+	else
+		mem_free(s->bytes);
+	mem_free(s->texts);
+}
+
+static struct str keep_text(char **at, struct str text)
+{
+	struct str kept = str_make(*at, text.len);
+
+	if (text.len)
+		memcpy(*at, text.p, text.len);
+	(*at)[text.len] = '\0';
+	*at += text.len + 1;
+	return kept;
+}
+
+/* Is it the same file, which goes on as it is? Only control changes what a ring is. */
+static bool has_file(const struct log_store *old, const struct log_store_spec *spec)
+{
+	return old && spec->path.len && str_is_eq(old->spec.path, spec->path) &&
+	       old->spec.size == spec->size;
+}
+
+static int open_bytes(struct log_store *s)
+{
+	int r;
+
+	if (!s->spec.path.len) {
+		s->bytes = mem_alloc(s->spec.size);
+		return s->bytes ? 0 : -ENOMEM;
+	}
+	r = log_store_file_create(s->spec.path.p, s->spec.size, &s->file);
+	if (r == 0)
+		s->bytes = (uint8_t *)s->file + LOG_STORE_FILE_HEAD;
+	else
+		log_msg(LOG_LVL_ERR, "ring " STR_FMT ": cannot make %s: %s", STR_ARG(s->spec.name),
+			s->spec.path.p,
+			r == -EEXIST ? "what is there is not a ring" : strerror(-r));
+	return r;
+}
+
+/* Without bytes where the old one's file goes on. */
 static int store_open(struct log_store *s, const struct log_store_spec *spec)
 {
-	char *text;
+	char *at;
+	int r;
 
 	*s = (struct log_store){ .spec = *spec };
-	s->bytes = mem_alloc(spec->size + spec->name.len + spec->description.len);
-	if (!s->bytes)
+	s->texts = at = mem_alloc(spec->name.len + spec->description.len + spec->path.len + 3);
+	if (!s->texts)
 		return -ENOMEM;
-	text = (char *)s->bytes + spec->size;
-	memcpy(text, spec->name.p, spec->name.len);
-	s->spec.name.p = text;
-	if (spec->description.len)
-		memcpy(text + spec->name.len, spec->description.p, spec->description.len);
-	s->spec.description.p = text + spec->name.len;
-	return 0;
+	s->spec.name = keep_text(&at, spec->name);
+	s->spec.description = keep_text(&at, spec->description);
+	s->spec.path = keep_text(&at, spec->path);
+	if (has_file(store_find(stores.all, stores.n, spec->name), spec))
+		return 0;
+	r = open_bytes(s);
+	if (r)
+		mem_free(s->texts);
+	return r;
 }
 
 /* The old one's lines; readers' places stay right, because lines keep their numbers and positions. */
-static void store_take_over(struct log_store *s, const struct log_store *old)
+static void store_take_over(struct log_store *s, struct log_store *old)
 {
 	uint64_t pos = old->head;
 
+	if (!s->bytes) {
+		s->bytes = old->bytes;
+		s->file = old->file;
+		old->bytes = NULL;
+		old->file = NULL;
+		s->head = old->head;
+		s->tail = old->tail;
+		s->first_line = old->first_line;
+		s->next_line = old->next_line;
+		s->dropped = old->dropped;
+		return;
+	}
 	s->first_line = old->first_line;
 	while (old->tail - pos > s->spec.size) {
 		pos += LENGTH_SIZE + line_length(old, pos);
@@ -118,12 +186,16 @@ static void store_take_over(struct log_store *s, const struct log_store *old)
 	}
 	s->next_line = old->next_line;
 	s->dropped = old->dropped;
+	if (s->file) {
+		s->file->head = s->head;
+		s->file->tail = s->tail;
+	}
 }
 
 static void free_all(struct log_store *all, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
-		mem_free(all[i].bytes);
+		store_close(&all[i]);
 	mem_free(all);
 }
 
@@ -165,10 +237,12 @@ int log_stores_set(const struct log_store_spec *specs, unsigned n)
 	if (n && !all)
 		return -ENOMEM;
 	for (unsigned i = 0; i < n; i++) {
-		if (store_open(&all[i], &specs[i]) == 0)
+		int r = store_open(&all[i], &specs[i]);
+
+		if (r == 0)
 			continue;
 		free_all(all, i);
-		return -ENOMEM;
+		return r;
 	}
 	pthread_mutex_lock(&stores.lock);
 	for (unsigned i = 0; i < n; i++) {

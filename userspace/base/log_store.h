@@ -7,11 +7,14 @@
 #ifndef BASE_LOG_STORE_H
 #define BASE_LOG_STORE_H
 
+#include <stdio.h>
+
 #include "base/log.h"
 
 struct log_store_spec {
 	struct str name, description; /* name: at most LOG_STORE_NAME bytes */
 	uint32_t size; /* bytes; a line takes two more than it has */
+	struct str path; /* a file that has the bytes, and outlives the process; empty: memory */
 };
 
 /* A reader's place. Zero: the oldest line. */
@@ -21,7 +24,7 @@ struct log_cursor {
 
 /*
  * From now on these are the rings. One that was there by that name keeps its lines, the newest that fit. 0, or
- * -ENOMEM and all stays as it was. Control thread.
+ * -ENOMEM, or what a file's path gave, and all stays as it was. Control thread.
  */
 HG_WUR int log_stores_set(const struct log_store_spec *specs, unsigned n);
 /* An eventfd that is written after lines came; -1: none. Control thread, which keeps it open until it has said so. */
@@ -36,5 +39,8 @@ HG_WUR int log_store_end(struct str name, struct log_cursor *ret);
 HG_WUR int log_store_next(struct str name, struct log_cursor *at, char *out, size_t room);
 /* Ring `i`: false behind the last. *ret stays valid until log_stores_set(). Control thread. */
 bool log_store_info(unsigned i, struct log_store_spec *ret, uint64_t *ret_dropped);
+
+/* Prints the lines of a file, oldest first. 0, -EBADMSG: it is no ring; -errno. Any process. */
+HG_WUR int log_store_file_print(const char *path, FILE *out);
 
 #endif

@@ -18,6 +18,7 @@ struct conf_ring {
 	char *name;
 	bool is_defined;
 	char *description; /* NULL: the name */
+	char *backing_file; /* NULL: in memory */
 	uint8_t format; /* enum log_format: raw */
 	uint32_t max_len, size; /* 1,024 bytes of a line; 16 KiB of all of them */
 	uint64_t timeout_connect, timeout_server; /* 0: none */

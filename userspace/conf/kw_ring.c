@@ -165,14 +165,17 @@ static const struct keyword rows[] = {
 	  .args = "<bytes>", .def = "1024", .help = "longer lines are cut" },
 	{ NAME("size"), SEC_RING, ARG_SIZE, AT(size), NUMBER(1024, 1u << 30), .grade = '2',
 	  .args = "<size>", .def = "16k", .help = "memory; the oldest lines make room" },
+	{ NAME("backing-file"), SEC_RING, ARG_STRING, AT(backing_file), .grade = '2',
+	  .args = "<path>",
+	  .help = "a file that has the lines, also when the process is gone (`headgate ring`); one "
+		  "of an earlier process becomes <path>.bak" },
 	{ NAME("timeout"), SEC_RING, ARG_FUNC, .parse = parse_timeout, .grade = '2',
 	  .args = "connect|server <time>", .help = "of its servers: to connect, to take bytes" },
 	{ NAME("server"), SEC_RING, ARG_FUNC, .parse = parse_server, .grade = '2',
 	  .args = "<name> <address> [log-proto legacy|octet-count]", .def = "legacy",
 	  .help = "every line is sent there by TCP, too; legacy: ended by a newline" },
 };
-static const char *const refused[] = { "backing-file", NULL };
-const struct keyword_table conf_kw_ring = KEYWORDS("keyword", rows, .refused = refused);
+const struct keyword_table conf_kw_ring = KEYWORDS("keyword", rows);
 #undef AT
 
 /* --- when all is read -------------------------------------------------------------------------- */
@@ -245,6 +248,8 @@ void dump_rings(FILE *f, const struct conf *c)
 		fprintf(f, "ring %s (%s)\n  format %s maxlen %u size %u\n", r->name,
 			r->description ? r->description : r->name, format_name(r->format),
 			r->max_len, r->size);
+		if (r->backing_file)
+			fprintf(f, "  backing-file %s\n", r->backing_file);
 		fprintf(f, "  timeout connect %" PRIu64 "ns server %" PRIu64 "ns\n",
 			r->timeout_connect, r->timeout_server);
 		for (unsigned i = 0; i < r->n_servers; i++) {

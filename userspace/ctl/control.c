@@ -230,8 +230,10 @@ static void control_log_identity(struct ctl *ctl, const struct conf_global *g)
 
 void ctl_apply_log_settings(struct ctl *ctl)
 {
-	if (rings_configure(ctl->rings, ctl->current->conf) != 0)
-		log_msg(LOG_LVL_ERR, "out of memory: rings of the log stay as they were");
+	int rc = rings_configure(ctl->rings, ctl->current->conf);
+
+	if (rc != 0)
+		log_msg(LOG_LVL_ERR, "rings of the log stay as they were: %s", strerror(-rc));
 	control_log_identity(ctl, &ctl->current->conf->global);
 }
 

@@ -232,6 +232,7 @@ int rings_configure(struct rings *r, const struct conf *conf)
 			.name = str_from_cstr(cr->name),
 			.description = str_from_cstr(cr->description ? cr->description : cr->name),
 			.size = cr->size,
+			.path = str_from_cstr(cr->backing_file),
 		};
 	}
 	rc = log_stores_set(specs, n);
