@@ -39,7 +39,7 @@ LIBS_net  := -lssl -lcrypto
 LIBS_expr := -lpcre2-8 -lcrypt -lcrypto
 LIBS_http := $(if $(wildcard userspace/http/h2.c),-lnghttp2) -lz
 LIBS_dp   := -lxdp -lbpf -lmnl
-LIBS_ctl  := -lcares -lcap-ng -lcrypt $(if $(wildcard userspace/ctl/privs*.c),-lseccomp)  
+LIBS_ctl  := -lcares -lcap-ng -lcrypt -lseccomp
 LIBS_packet := -lbpf -lcmocka
 
 MODULES := base ev http expr conf net lb dp proxy ctl

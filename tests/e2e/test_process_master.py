@@ -288,3 +288,19 @@ def test_sigusr2_becomes_the_new_executable(one, daemon):
     assert get(one, timeout=15) == 200
     backend.close()
     assert d.stop() == 0
+
+
+def test_system_calls_are_given_up(one, daemon):
+    """Every thread of the process that serves has the filter, and no way to more rights; the master and `seccomp off` have none."""
+    def filters(pid, field="Seccomp"):
+        return {re.search(rf"^{field}:\s*(\d)$", t.read_text(), re.M)[1] for t in pathlib.Path(f"/proc/{pid}/task").glob("*/status")}
+
+    d = daemon(one, CFG, args=["-W"])
+    before = filters(master_of(d))
+    assert filters(worker_of(d)) == {"2"} and filters(worker_of(d), "NoNewPrivs") == {"1"}
+    d.write(CFG.replace("nbthread 1", "nbthread 1\n    seccomp off"))
+    assert "note: 'seccomp' has an effect at a start only" in d.cli("reload")
+    assert filters(worker_of(d)) == {"2"} and filters(master_of(d)) == before
+    d.stop()
+    d.start()
+    assert filters(worker_of(d)) == before

@@ -55,6 +55,14 @@ static inline bool conf_statuses_have(const struct conf_statuses *s, unsigned st
 	return i < 512 && s->bits[i / 64] >> i % 64 & 1;
 }
 
+/* Calls that the daemon never makes when it runs. */
+enum conf_seccomp {
+	CONF_SECCOMP_UNSET,
+	CONF_SECCOMP_OFF,
+	CONF_SECCOMP_LOG,
+	CONF_SECCOMP_KILL
+};
+
 struct conf_global {
 	struct conf_statuses http_err, http_fail; /* 400-499; 500-599 without 501 and 505 */
 	uint32_t fd_hard_limit; /* 0: none */
@@ -64,6 +72,7 @@ struct conf_global {
 	bool is_daemon, is_master_worker;
 	char *pidfile, *chroot, *user, *group, *node, *description, *localpeer;
 	int uid, gid; /* -1: not set */
+	uint8_t seccomp; /* enum conf_seccomp; unset: kill */
 	unsigned nbthread; /* 0: one per usable core */
 	struct conf_cpu_map cpu_map;
 	uint32_t maxconn; /* 0: from the descriptor limit */

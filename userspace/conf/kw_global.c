@@ -210,6 +210,10 @@ static const struct keyword stats_rows[] = {
 };
 static const struct keyword_table stats_table = KEYWORDS("statistics keyword", stats_rows);
 
+static const struct keyword_value seccomps[] = { VALUE("off", CONF_SECCOMP_OFF),
+						 VALUE("log", CONF_SECCOMP_LOG),
+						 VALUE("kill", CONF_SECCOMP_KILL), VALUES_END };
+
 static const struct keyword rows[] = {
 	{ NAME("daemon"), G, ARG_FLAG, KW_NO, AT(is_daemon), .grade = '1',
 	  .help = "run in the background" },
@@ -227,6 +231,10 @@ static const struct keyword rows[] = {
 	  .help = "the same by number" },
 	{ NAME("gid"), G, ARG_INT, AT(gid), NUMBER(0, INT32_MAX), .grade = '1', .args = "<number>",
 	  .help = "the same by number" },
+	{ NAME("seccomp"), G, ARG_ENUM, AT(seccomp), .values = seccomps, .grade = '1',
+	  .args = "off|log|kill", .def = "kill",
+	  .help = "what a system call meets that the daemon never makes when it runs: nothing, a "
+		  "line in the kernel's log, or the end of the process" },
 	{ NAME("node"), G, ARG_STRING, AT(node), .grade = '1', .args = "<name>",
 	  .help = "name of this host in statistics" },
 	{ NAME("description"), G, ARG_REST, AT(description), .grade = '1', .args = "<text>",

@@ -20,6 +20,8 @@ static void reload_remarks(struct ctl *ctl, const struct conf *old, const struct
 	if (new->global.nbthread &&new->global.nbthread != ctl->n_workers)
 		fprintf(out, "note: nbthread changes with a restart; %u workers go on\n",
 			ctl->n_workers);
+	if (old->global.seccomp != new->global.seccomp)
+		fprintf(out, "note: 'seccomp' has an effect at a start only\n");
 	if (old->global.is_daemon != new->global.is_daemon)
 		fprintf(out, "note: 'daemon' has an effect at a start only\n");
 }

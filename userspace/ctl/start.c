@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "ctl/ctl_priv.h"
 #include "ctl/handover.h"
+#include "ctl/privs.h"
 #include "lb/maglev.h"
 
 /* --- descriptors --------------------------------------------------------------------------------- */
@@ -458,9 +459,14 @@ int start_identity(struct ctl *ctl, const struct conf *conf, struct err *err)
 
 	if (g->chroot && (chroot(g->chroot) != 0 || chdir("/") != 0))
 		return err_set(err, -errno, "cannot change root to %s: %m", g->chroot);
-	if (geteuid() != 0 || (g->uid <= 0 && g->gid <= 0))
-		return 0;
-	return start_drop_root(conf, err);
+	if (geteuid() == 0 && (g->uid > 0 || g->gid > 0)) {
+		int rc = start_drop_root(conf, err);
+
+		if (rc != 0)
+			return rc;
+	}
+	return privs_deny_calls(g->seccomp ? (enum conf_seccomp)g->seccomp : CONF_SECCOMP_KILL,
+				err);
 }
 
 static void start_tell_old(const struct ctl_options *o)
