@@ -7,7 +7,7 @@ import struct
 import time
 
 import pytest
-from conftest import SLOW, ScriptedServer, Syslog, connect, keepalive_server, read_head, read_response, recv_all, reply, wait_for
+from conftest import SLOW, ScriptedServer, Syslog, connect, keepalive_server, raw, read_head, read_response, recv_all, reply, wait_for
 from peer import Pair
 
 DEFAULTS = """
@@ -104,6 +104,30 @@ CACHE = [
     ("Cache-Control: public", "302 Found", "GET", True), ("", "404 Not Found", "GET", True), ("", "200 OK", "POST", False),
     ("Cache-Control: public", "200 OK", "POST", True), ("", "500 Oops", "GET", False),
 ]
+
+
+def test_cookie_nocache(one, daemon):
+    """`nocache`: a cacheable response becomes private when a cookie is inserted, and only then."""
+    now = []
+    ScriptedServer(one, "127.0.0.1", 9001, lambda s, c, n: read_head(c) and c.sendall(
+        reply(status=now[1], headers=[now[0]] if now[0] else [])))
+    daemon(one, DEFAULTS + """
+listen a
+    bind 127.0.0.1:8000
+    cookie SRV insert indirect nocache
+    option httpclose
+    server s 127.0.0.1:9001 cookie one
+""")
+    # How long it may be kept is said: caches keep that whatever the status, which the list of checkcache leaves out.
+    explicit = [("Cache-Control: max-age=10", "302 Found", "GET", True), ("Expires: Thu, 01 Jan 2060 00:00:00 GMT", "200 OK", "POST", True)]
+    for line, status, method, is_cacheable in CACHE + explicit:
+        now[:] = [line, status]
+        for cookie in ("", "Cookie: SRV=one\r\n"):
+            head = raw(one, "127.0.0.1", 8000, get(method=method, extra=cookie + ("Content-Length: 0\r\n" if method == "POST" else "")))
+            got = [v for k, v in fields(head.split(b"\r\n\r\n")[0] + b"\r\n\r\n") if k == "cache-control"]
+            was = [line.split(": ", 1)[1]] if line.startswith("Cache-Control") else []
+            assert got == was + (["private"] if is_cacheable and not cookie else []), (line, status, method, cookie)
+            assert (b"et-cookie: SRV=one" in head) == (not cookie)
 
 
 def test_checkcache(one, daemon):

@@ -329,15 +329,6 @@ static int cookie_change_set_cookie(struct stream *st, struct str id, bool *ret_
 	return 0;
 }
 
-static int cookie_forbid_caching(struct stream *st)
-{
-	if (http_msg_list_has(&st->rsp, HTTP_FIELD_CACHE_CONTROL, STR("private")) ||
-	    http_msg_list_has(&st->rsp, HTTP_FIELD_CACHE_CONTROL, STR("no-cache")) ||
-	    http_msg_list_has(&st->rsp, HTTP_FIELD_CACHE_CONTROL, STR("no-store")))
-		return 0;
-	return http_msg_add(&st->rsp, STR("cache-control"), STR("private"));
-}
-
 /* What stands for the stream's server in the cookie; p NULL: nothing does. */
 static struct str server_id(struct stream *st)
 {
@@ -374,7 +365,8 @@ int cookie_edit_response(struct stream *st)
 		return 0;
 	st->term[3] = st->flags & STREAM_COOKIE_SEEN && st->term[2] == 'V' ? 'U' : 'I';
 	r = cookie_insert(st, id);
-	if (!r && c->nocache)
-		r = cookie_forbid_caching(st);
+	/* What no cache keeps needs no word about it. */
+	if (!r && c->nocache && rsp_may_be_kept(st))
+		r = http_msg_add(&st->rsp, STR("cache-control"), STR("private"));
 	return r;
 }

@@ -427,6 +427,7 @@ HG_WUR int forward_headers(struct stream *st);
 
 /* checkcache.c */
 bool rsp_leaks_cookie(const struct stream *st);
+bool rsp_may_be_kept(const struct stream *st); /* by a cache */
 
 /* compress.c: only where `compression` is configured */
 static inline bool stream_compresses(const struct stream *st)
