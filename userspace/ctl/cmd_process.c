@@ -13,6 +13,17 @@
 #include "ctl/admin_priv.h"
 #include "ctl/stat_cols.h"
 
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+	__has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#include <sanitizer/allocator_interface.h>
+#define IS_SANITIZED 1
+#else
+#define IS_SANITIZED 0
+#endif
+
 /* --- threads ----------------------------------------------------------------------------------------- */
 
 int cmd_show_threads(struct cmd *c)
@@ -67,9 +78,21 @@ int cmd_show_steering(struct cmd *c)
 
 /* --- memory ------------------------------------------------------------------------------------------ */
 
+/* A sanitizer has a heap of its own, of which the C library's numbers say nothing. */
+static struct mallinfo2 memory_now(void)
+{
+#if IS_SANITIZED
+	size_t heap = __sanitizer_get_heap_size(), used = __sanitizer_get_current_allocated_bytes();
+
+	return (struct mallinfo2){ .arena = heap, .uordblks = used, .fordblks = heap - used };
+#else
+	return mallinfo2();
+#endif
+}
+
 int cmd_show_pools(struct cmd *c)
 {
-	struct mallinfo2 mi = mallinfo2();
+	struct mallinfo2 mi = memory_now();
 	uint64_t failures = 0;
 
 	for (unsigned i = 0; i < c->ctl->n_workers; i++)
