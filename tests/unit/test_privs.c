@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -41,6 +42,21 @@ static int call_exec(void)
 {
 	execl("/nonexistent", "x", NULL);
 	return errno == ENOENT ? 0 : 1;
+}
+
+static int call_setns(void)
+{
+	int rc = setns(-1, CLONE_NEWNS);
+
+	return rc != 0 && errno == EBADF ? 0 : 1;
+}
+
+/* For sockets of other network namespaces; never denied. */
+static int call_setns_net(void)
+{
+	int rc = setns(-1, CLONE_NEWNET);
+
+	return rc != 0 && errno == EBADF ? 0 : 1;
 }
 
 static int call_fork(void)
@@ -111,9 +127,10 @@ static int status_of(enum conf_seccomp mode, int (*call)(void), bool is_older_th
 
 static void test_denied(void **state)
 {
-	static int (*const calls[])(void) = { call_mount, call_setuid, call_exec, call_fork };
+	static int (*const calls[])(void) = { call_mount, call_setuid, call_setns, call_exec,
+					      call_fork };
 	/* A sanitizer makes processes itself. */
-	size_t n = IS_SANITIZED ? 2 : 4;
+	size_t n = IS_SANITIZED ? 3 : 5;
 
 	for (size_t i = 0; i < n; i++) {
 		int status = status_of(CONF_SECCOMP_KILL, calls[i], false);
@@ -123,6 +140,11 @@ static void test_denied(void **state)
 		assert_int_equal(status_of(CONF_SECCOMP_LOG, calls[i], false), 0);
 		assert_int_equal(status_of(CONF_SECCOMP_OFF, calls[i], false), 0);
 	}
+}
+
+static void test_network_namespaces(void **state)
+{
+	assert_int_equal(status_of(CONF_SECCOMP_KILL, call_setns_net, false), 0);
 }
 
 static void test_threads(void **state)
@@ -138,6 +160,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_denied),
+		cmocka_unit_test(test_network_namespaces),
 		cmocka_unit_test(test_threads),
 	};
 

@@ -75,7 +75,6 @@ static const char *const denied[] = {
 	"setdomainname",
 	/* namespaces, keys, identities */
 	"unshare",
-	"setns",
 	"add_key",
 	"request_key",
 	"keyctl",
@@ -140,6 +139,12 @@ static int deny_processes(scmp_filter_ctx f, uint32_t action)
 	return rc;
 }
 
+/* Sockets in other network namespaces (`namespace`) are made there; into a namespace of any other kind nothing goes. */
+static int deny_namespaces(scmp_filter_ctx f, uint32_t action)
+{
+	return seccomp_rule_add(f, action, SCMP_SYS(setns), 1, SCMP_A1(SCMP_CMP_NE, CLONE_NEWNET));
+}
+
 int privs_deny_calls(enum conf_seccomp mode, struct err *err)
 {
 	uint32_t action = mode == CONF_SECCOMP_KILL ? SCMP_ACT_KILL_PROCESS : SCMP_ACT_LOG;
@@ -152,6 +157,8 @@ int privs_deny_calls(enum conf_seccomp mode, struct err *err)
 	if (!f)
 		return err_set(err, -ENOMEM, "seccomp: out of memory");
 	rc = deny(f, action, denied, sizeof(denied) / sizeof(denied[0]));
+	if (rc == 0)
+		rc = deny_namespaces(f, action);
 	if (rc == 0 && !IS_SANITIZED)
 		rc = deny_processes(f, action);
 	/* Calls of another architecture on this one. */
