@@ -52,6 +52,13 @@ static bool use_profile(SSL *ssl, const struct tls_profile *p)
 	       SSL_set_session_id_context(ssl, p->sid, sizeof(p->sid));
 }
 
+/* The base context carries the default certificates itself, by whichever of their names they were found. */
+static bool is_default(const struct tls_server *s, const struct cert_set *set)
+{
+	return set->profile == s->base &&
+	       memcmp(set->certs, s->dflt.certs, sizeof(set->certs)) == 0;
+}
+
 /* Parameters that came with the certificate go before those of ssl-dh-param-file. */
 static bool use_dh(SSL *ssl, EVP_PKEY *dh)
 {
@@ -90,8 +97,7 @@ static int on_client_hello(SSL *ssl, int *alert, void *arg)
 	t->set = set;
 	if (set->profile != s->base && !use_profile(ssl, set->profile))
 		return SSL_CLIENT_HELLO_ERROR;
-	/* The base context carries the default certificates itself. */
-	if ((set != &s->dflt || set->profile != s->base) && cert_use(ssl, set))
+	if (!is_default(s, set) && cert_use(ssl, set))
 		return SSL_CLIENT_HELLO_ERROR;
 	if (set->dh && !use_dh(ssl, set->dh))
 		return SSL_CLIENT_HELLO_ERROR;
