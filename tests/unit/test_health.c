@@ -415,7 +415,7 @@ static void test_first_failure_is_enough(void **state)
 
 static void test_proxy_headers(void **state)
 {
-	static struct peer_server fresh;
+	static struct peer_server fresh, new_b;
 	struct env *e = *state;
 
 	peer_open(&e->a, e->ctl.loop, 0);
@@ -434,6 +434,16 @@ static void test_proxy_headers(void **state)
 			    "\r\n\r\n\0\r\nQUIT\n\x20\0\0\x0f"
 			    "\x20\0\5\0\0\0\0\1\3\0\4",
 			    27);
+	/* Or PROXY without addresses, where somebody says so. */
+	peer_open(&new_b, e->ctl.loop, 0);
+	begin(e, publish(e,
+			 "global\n pp2-never-send-local\n" DEFAULTS
+			 "backend v2\n server s1 127.0.0.1:1 check port %u send-proxy-v2 "
+			 "check-send-proxy inter 1s\n",
+			 new_b.port));
+	WAIT_FOR(e, new_b.got[0]);
+	assert_memory_equal(new_b.got, "\r\n\r\n\0\r\nQUIT\n\x21\0\0\0", 16);
+	peer_close(&new_b);
 	/*
 	 * Another address or port need not speak what the traffic does. On a port of its own: what the
 	 * checks above have sent may still be on its way to theirs.

@@ -66,6 +66,7 @@ enum conf_seccomp {
 struct conf_global {
 	struct conf_statuses http_err, http_fail; /* 400-499; 500-599 without 501 and 505 */
 	uint32_t fd_hard_limit; /* 0: none */
+	bool pp2_never_local; /* checks say PROXY in version 2, too */
 	uint32_t cookie_len, log_uri_len; /* tune.http.cookielen, logurilen; 0: any length */
 	struct conf_h2 h2, h2_fe, h2_be; /* both sides; towards clients, servers: conf_h2_of() */
 	bool h2_no_websockets; /* clients are not told of RFC 8441 */

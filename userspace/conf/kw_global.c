@@ -284,6 +284,9 @@ static const struct keyword rows[] = {
 	  .grade = '2', .args = "<number>",
 	  .help = "without 'maxconn' and 'ulimit-n': no more descriptors than this, whatever the "
 		  "system allows" },
+	{ NAME("pp2-never-send-local"), G, ARG_FLAG, AT(pp2_never_local), .grade = '2',
+	  .help = "health checks with a PROXY header of version 2 say PROXY instead of LOCAL, for "
+		  "servers that do not know that" },
 	{ NAME("http-err-codes"), G, ARG_FUNC, .parse = parse_statuses,
 	  .offset = offsetof(struct conf_global, http_err), .grade = '2',
 	  .args = "[+|-]<status>[-<status>][,...] ...", .def = "400-499",
@@ -389,10 +392,9 @@ static const char *const noop[] = {
 };
 static const char *const pending[] = {
 
-	"close-spread-time",	"noreuseport",
+	"close-spread-time", "noreuseport",
 
-	"tune.peers.*",		"tune.maxconn",	       "limited-quic",
-	"pp2-never-send-local", "tune.defaults.purge", NULL,
+	"tune.peers.*",	     "tune.maxconn", "limited-quic", "tune.defaults.purge", NULL,
 };
 static const char *const refused[] = {
 	"lua-*",	  "tune.lua.*",	   "tune.quic.*",	 "deviceatlas-*",

@@ -140,6 +140,10 @@ static void run_forget(struct check_run *r)
 	r->head.max_bytes = CHECK_BUF_SIZE;
 }
 
+/* Version 2 of the PROXY protocol: byte 12 is version and command (2.2). */
+#define V2_COMMAND 12
+#define V2_PROXY   0x21
+
 /* The connection is ours, not a client's: LOCAL, or UNKNOWN in version 1. Into `out` of 128 bytes. */
 static size_t own_proxy_header(const struct check_target *t, unsigned version, char *out)
 {
@@ -198,6 +202,8 @@ static int run_dial(struct check_run *r, const struct check_step *s)
 		o.alpn = STR("\x08http/1.1");
 	if (version)
 		o.proxy_header = str_make(header, own_proxy_header(t, version, header));
+	if (version == 2 && t->never_says_local)
+		header[V2_COMMAND] = V2_PROXY; /* still without addresses */
 	rc = conn_dial(r->nw, &o, &r->conn);
 	if (rc) {
 		r->conn = NULL;

@@ -164,6 +164,7 @@ static bool fill_target(const struct watch *w, struct check_target *t)
 	t->conf = cs;
 	if (cs->check_send_proxy || (cs->send_proxy && !is_elsewhere))
 		t->proxy_version = cs->send_proxy == 2 ? 2 : 1;
+	t->never_says_local = px->conf->global.pp2_never_local;
 	t->is_404_stopping = px->check.disable_on_404 && atomic_load(&w->srv->op) != SERVER_STOPPED;
 	if (w->prog->sends_state)
 		fill_state(w, t->state, sizeof(t->state));

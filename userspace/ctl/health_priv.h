@@ -108,6 +108,7 @@ struct check_target {
 	uint8_t proto; /* SERVER_PROTO_*: what is spoken without negotiation */
 	struct str send; /* for a SEND step without bytes of its own */
 	bool is_404_stopping; /* http-check disable-on-404 applies */
+	bool never_says_local; /* pp2-never-send-local */
 	uint8_t proxy_version; /* of the PROXY header, 0: none unless the script says so */
 	char state[256]; /* value of X-Haproxy-Server-State */
 };
