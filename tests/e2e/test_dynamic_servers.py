@@ -69,7 +69,7 @@ def test_answers_and_states(one, daemon):
             ("add server be/x 127.0.0.1:1 weight 257", None),
             ("add server be/x 127.0.0.1:1 wieght 2", None),
             ("add server be/x name.example:80", None),
-            ("add server be/x 127.0.0.1", None),
+            ("add server be/x 127.0.0.1 check", None),  # the port is the client's, and a check has none
             ("add server be/x 127.0.0.1:1 track nobody", None),
             ("del server", "Require 'backend/server'."),
             ("del server be/x", "No such server."),

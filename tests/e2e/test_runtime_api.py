@@ -517,3 +517,14 @@ def test_profiling(d, one):
     assert "Expects either 'tasks' or 'memory'." in d.cli("set profiling dreams on")
     assert "Memory profiling not compiled in." in d.cli("set profiling memory on")
     assert "Expects either 'all', 'status'" in d.cli("show profiling everything")
+
+
+def test_severity(one, daemon):
+    """Messages say how bad it is, where the socket or the client wants that; what was asked for does not."""
+    d = daemon(one, CFG.replace("level admin", "level admin severity-output number", 1))
+    assert d.cli("set server web/s1 addr nonsense").strip() == "[3]: Invalid addr family."
+    assert d.cli("set server web/s1 addr 127.0.0.2").startswith("[6]: IP changed from ")
+    assert d.cli("set severity-output string;set server web/s9 weight 1").strip() == "[err]: No such server."
+    assert d.cli("show cli level").strip() == "admin" and d.cli("show stat").startswith("# pxname")
+    assert d.cli("set severity-output none;set server web/s9 weight 1").strip() == "No such server."
+    assert "expects none, number or string" in d.cli("set severity-output loud")

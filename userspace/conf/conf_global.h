@@ -9,10 +9,12 @@ struct conf_stats_socket {
 	struct endpoint ep;
 	char *text; /* as written */
 	uint8_t level; /* enum conf_level */
+	uint8_t severity; /* enum conf_severity_output */
 	bool expose_fd;
 	int mode; /* permission bits, -1: default */
 	int uid, gid; /* -1: unchanged */
 };
+enum conf_severity_output { CONF_SEVERITY_NONE, CONF_SEVERITY_NUMBER, CONF_SEVERITY_STRING };
 enum conf_level { CONF_LEVEL_USER, CONF_LEVEL_OPERATOR, CONF_LEVEL_ADMIN };
 
 struct conf_logs { /* a list of `log` lines, resolved */

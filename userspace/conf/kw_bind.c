@@ -189,15 +189,17 @@ static const struct keyword rows[] = {
 	  .help = "the same" },
 	{ NAME("shards"), SEC_BIND, ARG_NOOP, KW_ONE_WORD, .grade = 'n', .args = "<number>",
 	  .help = "accepted: every worker has its own socket" },
+	{ NAME("severity-output"), SEC_BIND, ARG_NOOP, KW_ONE_WORD, .grade = 'n',
+	  .args = "none|number|string", .help = "accepted: of `stats socket` lines only" },
 	{ NAME("nice"), SEC_BIND, ARG_NOOP, KW_ONE_WORD, .grade = 'n', .args = "<number>",
 	  .help = "accepted: streams are served in turn" },
 	{ NAME("expose-fd"), SEC_BIND, ARG_NOOP, KW_ONE_WORD, .grade = 'n', .args = "listeners",
 	  .help = "accepted" },
 };
 static const char *const pending[] = {
-	"severity-output",
 	"ktls",
 	"idle-ping",
+	NULL,
 	NULL,
 };
 static const char *const refused[] = {
@@ -220,8 +222,17 @@ static const char *const refused[] = {
 const struct keyword_table conf_kw_bind = KEYWORDS("bind option", rows, .pending = pending,
 						   .refused = refused);
 
+static const struct keyword_value severities[] = { VALUE("none", CONF_SEVERITY_NONE),
+						   VALUE("number", CONF_SEVERITY_NUMBER),
+						   VALUE("string", CONF_SEVERITY_STRING),
+						   VALUES_END };
+
 static const struct keyword socket_rows[] = {
 	SOCKET_FILE_ROWS(SEC_STATS_SOCKET, conf_stats_socket),
+	{ NAME("severity-output"), SEC_STATS_SOCKET, ARG_ENUM,
+	  .offset = offsetof(struct conf_stats_socket, severity), .values = severities,
+	  .grade = '2', .args = "none|number|string", .def = "none",
+	  .help = "severity of messages, in front of them" },
 	{ NAME("expose-fd"), SEC_STATS_SOCKET, ARG_NOOP, KW_ONE_WORD, .grade = '1',
 	  .args = "listeners",
 	  .help = "a new process may take the listening sockets over here (headgated -x)" },
@@ -230,11 +241,9 @@ static const struct keyword socket_rows[] = {
 	{ NAME("thread"), SEC_STATS_SOCKET, ARG_NOOP, KW_ONE_WORD, .grade = 'n',
 	  .args = "<threads>", .help = "accepted" },
 };
-static const char *const socket_pending[] = {
-	"ssl",	   "crt",  "name",   "id",	     "interface",	"maxconn",
-	"backlog", "v4v6", "v6only", "accept-proxy", "severity-output", "namespace",
-	NULL
-};
+static const char *const socket_pending[] = { "ssl",	   "crt",	   "name",	"id",
+					      "interface", "maxconn",	   "backlog",	"v4v6",
+					      "v6only",	   "accept-proxy", "namespace", NULL };
 static const struct keyword_table socket_table = KEYWORDS("option", socket_rows,
 							  .pending = socket_pending);
 

@@ -157,6 +157,7 @@ int admin_open_socket(struct admin *a, const struct conf_stats_socket *cs, struc
 	list_init(&as->link);
 	as->admin = a;
 	as->level = (enum conf_level)cs->level;
+	as->severity = cs->severity;
 	as->exposes_fd = cs->expose_fd;
 	as->ev.fd = -1;
 	as->ev.on_event = socket_accept;
@@ -210,6 +211,7 @@ int admin_configure(struct admin *a, const struct conf *conf, struct err *err)
 		if (as) {
 			as->is_wanted = true;
 			as->level = (enum conf_level)cs->level;
+			as->severity = cs->severity;
 			as->exposes_fd = cs->expose_fd;
 			continue;
 		}

@@ -408,6 +408,29 @@ static int lower_level(struct cmd *c, enum conf_level level)
 	return 0;
 }
 
+uint8_t admin_severity(const struct admin_client *ac)
+{
+	return ac->severity;
+}
+
+int cmd_set_severity(struct cmd *c)
+{
+	const char *word = cmd_arg(c, 0);
+	static const char *const forms[] = { [CONF_SEVERITY_NONE] = "none",
+					     [CONF_SEVERITY_NUMBER] = "number",
+					     [CONF_SEVERITY_STRING] = "string" };
+
+	for (uint8_t i = 0; word && i < ARRAY_SIZE(forms); i++) {
+		if (strcmp(word, forms[i]) != 0)
+			continue;
+		if (c->client)
+			c->client->severity = i;
+		return 0;
+	}
+	cmd_say(c, "'set severity-output' expects none, number or string.");
+	return 0;
+}
+
 int cmd_operator(struct cmd *c)
 {
 	return lower_level(c, CONF_LEVEL_OPERATOR);
@@ -436,6 +459,7 @@ int admin_client_open(const struct admin_socket *as, int fd)
 		return -ENOMEM;
 	ac->admin = a;
 	ac->level = as->level;
+	ac->severity = as->severity;
 	ac->exposes_fd = as->exposes_fd;
 	ac->timeout_ns = a->timeout_ns;
 	ac->ev.on_event = client_on_event;

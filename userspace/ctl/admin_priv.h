@@ -17,6 +17,7 @@ struct admin_socket {
 	char *path; /* Unix socket to remove; NULL otherwise */
 	uint64_t path_dev, path_ino; /* it, and no other of that name */
 	enum conf_level level;
+	uint8_t severity; /* enum conf_severity_output */
 	bool is_wanted, exposes_fd;
 };
 
@@ -38,6 +39,7 @@ struct admin_client {
 	size_t out_len, out_pos, out_cap;
 	uint64_t timeout_ns;
 	enum conf_level level;
+	uint8_t severity; /* enum conf_severity_output */
 	bool exposes_fd; /* listening sockets may be asked for */
 	struct ring_watch *watch; /* `show events -w` runs; NULL: it does not */
 	struct cmd_wait *wait; /* `wait` runs; NULL: it does not */

@@ -8,7 +8,41 @@
 #include <stdarg.h>
 #include <string.h>
 
+/* What the socket's `severity-output`, or the client, wants in front of what is not data. */
+static void say(struct cmd *c, unsigned severity, const char *fmt, va_list ap)
+{
+	/* RFC 5424, table 2, as syslog(3) and HAProxy abbreviate them. */
+	static const char *const names[] = { "emerg",	"alert",  "crit", "err",
+					     "warning", "notice", "info", "debug" };
+	uint8_t form = c->client ? admin_severity(c->client) : CONF_SEVERITY_NONE;
+
+	if (form == CONF_SEVERITY_NUMBER)
+		fprintf(c->out, "[%u]: ", severity);
+	else if (form == CONF_SEVERITY_STRING)
+		fprintf(c->out, "[%s]: ", names[severity]);
+	vfprintf(c->out, fmt, ap);
+	putc('\n', c->out);
+}
+
 void cmd_say(struct cmd *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(c, 3, fmt, ap);
+	va_end(ap);
+}
+
+void cmd_tell(struct cmd *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(c, 6, fmt, ap);
+	va_end(ap);
+}
+
+void cmd_data(struct cmd *c, const char *fmt, ...)
 {
 	va_list ap;
 

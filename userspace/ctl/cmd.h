@@ -45,8 +45,14 @@ int cmd_run(struct cmd *c, char *line);
 const char *cmd_arg(const struct cmd *c, unsigned i);
 /* "backend/server" or two arguments; writes the message and returns NULL when there is none such. */
 struct server *cmd_find_server(struct cmd *c, const char *path, struct lb_backend **ret_be);
-/* One line of answer, with its newline. */
+/* One line of answer, with its newline: why it was not done; */
 void cmd_say(struct cmd *c, const char *fmt, ...) HG_PRINTF(2, 3);
+/* what was done; */
+void cmd_tell(struct cmd *c, const char *fmt, ...) HG_PRINTF(2, 3);
+/* what was asked for: never with a severity. */
+void cmd_data(struct cmd *c, const char *fmt, ...) HG_PRINTF(2, 3);
+/* admin_client.c: enum conf_severity_output of a client. */
+uint8_t admin_severity(const struct admin_client *ac);
 
 /* admin.c: the connection behind a command. */
 void admin_finish(struct admin_client *ac, const char *text,

@@ -175,7 +175,7 @@ static bool l4_open(struct cmd *c, struct l4_output *ret)
 
 	*ret = (struct l4_output){ .out = c->out, .is_json = form && strcmp(form, "json") == 0 };
 	if (!c->ctl->dp)
-		cmd_say(c, ret->is_json ? "{}" : "The kernel tier is not loaded.");
+		cmd_data(c, ret->is_json ? "{}" : "The kernel tier is not loaded.");
 	return c->ctl->dp;
 }
 

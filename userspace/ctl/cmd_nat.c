@@ -71,7 +71,7 @@ int cmd_show_nat(struct cmd *c)
 	struct dp_nat_summary s;
 
 	if (!c->ctl->dp || !dp_has_nat(c->ctl->dp) || dp_nat_summary(c->ctl->dp, &s) != 0) {
-		cmd_say(c, o.is_json ? "{}" : "No section uses 'forward nat'.");
+		cmd_data(c, o.is_json ? "{}" : "No section uses 'forward nat'.");
 		return 0;
 	}
 	nat_table(&o, &s);

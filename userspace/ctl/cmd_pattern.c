@@ -304,7 +304,7 @@ int cmd_prepare_pattern(struct cmd *c)
 	struct pattern_cmd p;
 
 	if (pattern_open(c, &p))
-		cmd_say(c, "New version created: %u", pat_ref_prepare(p.ref));
+		cmd_tell(c, "New version created: %u", pat_ref_prepare(p.ref));
 	return 0;
 }
 
@@ -369,8 +369,8 @@ int cmd_get_var(struct cmd *c)
 		       : v.type == SAMPLE_ADDR				       ? "ipv6"
 									       : type_words[v.type];
 		if (sample_cast(&v, SAMPLE_STR, &arena) == 0)
-			cmd_say(c, "%s: type=%s value=<" STR_FMT ">", cmd_arg(c, 0), type,
-				STR_ARG(v.str));
+			cmd_data(c, "%s: type=%s value=<" STR_FMT ">", cmd_arg(c, 0), type,
+				 STR_ARG(v.str));
 	}
 	arena_free(&arena);
 	return 0;

@@ -223,7 +223,7 @@ static int set_mode(struct cmd *c, const char *what, bool *mode)
 	if (word && (strcmp(word, "on") == 0 || strcmp(word, "off") == 0))
 		*mode = word[1] == 'n';
 	else
-		cmd_say(c, "%s mode is %s", what, *mode ? "ON" : "OFF");
+		cmd_data(c, "%s mode is %s", what, *mode ? "ON" : "OFF");
 	return 0;
 }
 
@@ -242,6 +242,6 @@ int cmd_show_cli_level(struct cmd *c)
 {
 	static const char *const levels[] = { "user", "operator", "admin" };
 
-	cmd_say(c, "%s", levels[c->level]);
+	cmd_data(c, "%s", levels[c->level]);
 	return 0;
 }

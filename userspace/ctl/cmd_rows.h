@@ -12,6 +12,7 @@ int cmd_help(struct cmd *c);
 int cmd_prompt(struct cmd *c);
 int cmd_quit(struct cmd *c);
 int cmd_set_timeout(struct cmd *c);
+int cmd_set_severity(struct cmd *c);
 int cmd_operator(struct cmd *c);
 int cmd_user(struct cmd *c);
 int cmd_echo(struct cmd *c);

@@ -171,7 +171,7 @@ int cmd_add_server(struct cmd *c)
 	}
 	ctl_server_changed(ctl, s);
 	log_msg(LOG_LVL_NOTICE, "Server %s/%s was added by the runtime API.", be->name, s->name);
-	cmd_say(c, "New server registered.");
+	cmd_tell(c, "New server registered.");
 	return 0;
 }
 
@@ -250,7 +250,7 @@ int cmd_del_server(struct cmd *c)
 		s->name);
 	if (ctl->dp)
 		loop_defer(ctl->loop, &ctl->dp_sync);
-	cmd_say(c, "Server deleted.");
+	cmd_tell(c, "Server deleted.");
 	return 0;
 }
 

@@ -91,12 +91,12 @@ static void set_addr(struct cmd *c, struct server *s, const char *value)
 		return cmd_say(c, "provided port is not an integer");
 	addr_set_port(&a, (uint16_t)port);
 	if (addr_is_eq(&a, &s->addr))
-		return cmd_say(c, "no need to change the addr, no need to change the port");
+		return cmd_tell(c, "no need to change the addr, no need to change the port");
 	addr_format(&s->addr, before, sizeof(before));
 	addr_format(&a, after, sizeof(after));
 	server_set_addr(&c->ctl->registry, s, &a);
 	ctl_server_changed(c->ctl, s);
-	cmd_say(c, "IP changed from '%s' to '%s' by 'stats socket command'", before, after);
+	cmd_tell(c, "IP changed from '%s' to '%s' by 'stats socket command'", before, after);
 }
 
 /* --- set server: where checks and agents are asked ------------------------------------------------------- */
@@ -195,7 +195,7 @@ static void set_fqdn(struct cmd *c, struct server *s, const char *value)
 	if (!value || !value[0] || strlen(value) > 253)
 		return cmd_say(c, "set server <b>/<s> fqdn requires a FQDN.");
 	if (now && strcmp(now, value) == 0)
-		return cmd_say(c, "no need to change the FQDN");
+		return cmd_tell(c, "no need to change the FQDN");
 	snprintf(before, sizeof(before), "%s", now ? now : "(null)");
 	rc = dns_set_fqdn(c->ctl->dns, s, str_from_cstr(value));
 	if (rc == -ENOENT)

@@ -18,7 +18,7 @@ extern char **environ;
 
 int cmd_show_version(struct cmd *c)
 {
-	cmd_say(c, "%s", CTL_HAPROXY_VERSION);
+	cmd_data(c, "%s", CTL_HAPROXY_VERSION);
 	return 0;
 }
 

@@ -118,9 +118,9 @@ int cmd_add_ssl_crt_list(struct cmd *c)
 		cmd_say(c, "Can't edit the crt-list: %s", err.text);
 		return 0;
 	}
-	cmd_say(c, "Inserting certificate '" STR_FMT "' in crt-list '%s'.",
-		STR_ARG(str_sub(line, 0, line.len)), path);
-	cmd_say(c, "Success!");
+	cmd_data(c, "Inserting certificate '" STR_FMT "' in crt-list '%s'.",
+		 STR_ARG(str_sub(line, 0, line.len)), path);
+	cmd_tell(c, "Success!");
 	return 0;
 }
 
@@ -144,7 +144,7 @@ int cmd_del_ssl_crt_list(struct cmd *c)
 	    apply_list(c, path, old, &err))
 		cmd_say(c, "Can't delete the entry: %s", err.text);
 	else
-		cmd_say(c, "Entry '" STR_FMT "' deleted in crtlist '%s'!", STR_ARG(cert), path);
+		cmd_tell(c, "Entry '" STR_FMT "' deleted in crtlist '%s'!", STR_ARG(cert), path);
 	return 0;
 }
 
@@ -305,6 +305,6 @@ int cmd_set_ssl_tls_key(struct cmd *c)
 		return 0;
 	}
 	quiesce_after(&c->ctl->registry, ticket_keys_free, old);
-	cmd_say(c, "TLS ticket key updated!");
+	cmd_tell(c, "TLS ticket key updated!");
 	return 0;
 }

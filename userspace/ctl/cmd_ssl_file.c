@@ -160,9 +160,9 @@ int cmd_new_ssl_file(struct cmd *c)
 	if (path && cert_store_new_file(store_of(c), kind, path, &err))
 		cmd_say(c, "%s", err.text);
 	else if (path && kind == TLS_CERT)
-		cmd_say(c, "New empty certificate store '%s'!", path);
+		cmd_tell(c, "New empty certificate store '%s'!", path);
 	else if (path)
-		cmd_say(c, "New %s created '%s'!", ssl_kinds[kind].noun, path);
+		cmd_tell(c, "New %s created '%s'!", ssl_kinds[kind].noun, path);
 	return 0;
 }
 
@@ -180,7 +180,7 @@ int cmd_del_ssl_file(struct cmd *c)
 	else if (cert_store_del_file(store_of(c), kind, path, &err))
 		cmd_say(c, "Can't remove the %s: %s", noun, err.text);
 	else
-		cmd_say(c, "%s '%s' deleted!", kind == TLS_CERT ? "Certificate" : noun, path);
+		cmd_tell(c, "%s '%s' deleted!", kind == TLS_CERT ? "Certificate" : noun, path);
 	return 0;
 }
 
@@ -204,8 +204,8 @@ static int stage(struct cmd *c, bool adds)
 				  &err))
 		cmd_say(c, "Can't update %s: %s", name, err.text);
 	else
-		cmd_say(c, "Transaction %s for %s %s!", is_first ? "created" : "updated", k->staged,
-			tls_change_path(*ch));
+		cmd_tell(c, "Transaction %s for %s %s!", is_first ? "created" : "updated",
+			 k->staged, tls_change_path(*ch));
 	return 0;
 }
 
@@ -265,7 +265,7 @@ int cmd_commit_ssl_file(struct cmd *c)
 	log_msg(LOG_LVL_NOTICE, "%s '%s' replaced by the runtime API", ssl_kinds[kind].noun,
 		cmd_arg(c, 0));
 	drop_change(ctl, kind);
-	cmd_say(c, "Success!");
+	cmd_tell(c, "Success!");
 	return 0;
 }
 
@@ -275,7 +275,7 @@ int cmd_abort_ssl_file(struct cmd *c)
 
 	if (!ch)
 		return 0;
-	cmd_say(c, "Transaction aborted for certificate '%s'!", tls_change_path(ch));
+	cmd_tell(c, "Transaction aborted for certificate '%s'!", tls_change_path(ch));
 	drop_change(c->ctl, kind_of(c));
 	return 0;
 }

@@ -122,6 +122,8 @@ static const struct cmd_row session_rows[] = {
 	{ "operator", U, cmd_operator, "", "lower the level of this connection to operator" },
 	{ "prompt", U, cmd_prompt, "[n|i|p|timed]", "stay and prompt, or not" },
 	{ "quit", U, cmd_quit, "", "close the connection" },
+	{ "set severity-output", U, cmd_set_severity, "none|number|string",
+	  "what stands in front of messages on this connection" },
 	{ "set timeout cli", U, cmd_set_timeout, "<delay>",
 	  "idle time after which the connection is closed" },
 	{ "wait", U, cmd_wait, "<delay> [srv-removable <bk>/<srv>]",

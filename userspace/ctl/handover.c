@@ -103,7 +103,7 @@ int cmd_getlock(struct cmd *c)
 		return 0;
 	}
 	if (fd < 0) {
-		cmd_say(c, "none");
+		cmd_data(c, "none");
 		return 0;
 	}
 	rc = send_fds(c->client->ev.fd, &fd, 1);

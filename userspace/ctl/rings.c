@@ -117,8 +117,8 @@ static int list_rings(struct cmd *c)
 	struct log_store_spec s;
 	uint64_t dropped;
 
-	cmd_say(c, "Supported events sinks are listed below. Add -0(zero), -w(wait), -n(new). Any "
-		   "key to stop.");
+	cmd_tell(c, "Supported events sinks are listed below. Add -0(zero), -w(wait), -n(new). Any "
+		    "key to stop.");
 	for (unsigned i = 0; log_store_info(i, &s, &dropped); i++)
 		fprintf(c->out, "    %-10.*s : type=buffer, %llu dropped, " STR_FMT "\n",
 			STR_ARG(s.name), (unsigned long long)dropped, STR_ARG(s.description));
