@@ -96,6 +96,7 @@ struct pkt {
 	u32 tap; /* somebody looks, see capture.h */
 	bool plain; /* a constant: the steady path, which shows nobody anything */
 	bool syn; /* TCP SYN without ACK */
+	bool is_judged; /* the guard and stage syn have let it pass already */
 	u8 verdict; /* enum hg_verdict */
 	u8 drop; /* enum hg_drop */
 };

@@ -10,6 +10,7 @@
 #include "bpf/csum.h"
 #include "bpf/maps_common.h"
 #include "bpf/parse_slow.h"
+#include "bpf/syn_check.h"
 
 #define SK_LISTEN 10 /* TCP_LISTEN of <net/tcp_states.h> */
 
@@ -35,9 +36,21 @@ INLINE void read_alternative(struct tunnel *t, const u8 *gue, void *end, u32 off
 		t->alt = off + HG_GUE_LEN;
 }
 
-/* A socket here has the connection, or a listener knows the cookie in the packet. */
+/* An answer to a SYN cookie of the balancers, which the program at tc makes a connection of. */
+INLINE bool brings_fleet_cookie(struct xdp_md *ctx, u32 at)
+{
+	u32 zero = 0;
+	const struct hg_syn_control *c = bpf_map_lookup_elem(&syn_control, &zero);
+
+	if (!c || !c->n_secrets)
+		return false;
+	syn_keys(c);
+	return brings_cookie(ctx, at);
+}
+
+/* A socket here has the connection, or a listener may begin it with the cookie in the packet. `at`: of the headers. */
 INLINE bool known_here(struct xdp_md *ctx, struct bpf_sock_tuple *tuple, u32 tuple_len, void *ip,
-		       u32 ip_len, struct tcphdr *tcp)
+		       u32 ip_len, struct tcphdr *tcp, u32 at)
 {
 	struct bpf_sock *sk = bpf_skc_lookup_tcp(ctx, tuple, tuple_len, BPF_F_CURRENT_NETNS, 0);
 	bool known;
@@ -47,11 +60,11 @@ INLINE bool known_here(struct xdp_md *ctx, struct bpf_sock_tuple *tuple, u32 tup
 	known = sk->state != SK_LISTEN ||
 		!bpf_tcp_check_syncookie(sk, ip, ip_len, tcp, sizeof(*tcp));
 	bpf_sk_release(sk);
-	return known;
+	return known || brings_fleet_cookie(ctx, at);
 }
 
-/* False: not a TCP packet that should belong to somebody, or it does here. */
-INLINE bool unknown_v4(struct xdp_md *ctx, void *inner, void *end)
+/* False: not a TCP packet that should belong to somebody, or it does here. `off`: of `inner` from the frame's begin. */
+INLINE bool unknown_v4(struct xdp_md *ctx, void *inner, void *end, u32 off)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct iphdr *ip = inner;
@@ -69,11 +82,12 @@ INLINE bool unknown_v4(struct xdp_md *ctx, void *inner, void *end)
 	tuple.ipv4.daddr = ip->daddr;
 	tuple.ipv4.sport = tcp->source;
 	tuple.ipv4.dport = tcp->dest;
-	return !known_here(ctx, &tuple, sizeof(tuple.ipv4), ip, sizeof(*ip), tcp);
+	return !known_here(ctx, &tuple, sizeof(tuple.ipv4), ip, sizeof(*ip), tcp,
+			   SYN_AT(off, hlen, false));
 }
 
 /* Packets with extension headers are taken as known. */
-INLINE bool unknown_v6(struct xdp_md *ctx, void *inner, void *end)
+INLINE bool unknown_v6(struct xdp_md *ctx, void *inner, void *end, u32 off)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct ipv6hdr *ip = inner;
@@ -85,7 +99,8 @@ INLINE bool unknown_v6(struct xdp_md *ctx, void *inner, void *end)
 	__builtin_memcpy(tuple.ipv6.daddr, inner + 24, 16);
 	tuple.ipv6.sport = tcp->source;
 	tuple.ipv6.dport = tcp->dest;
-	return !known_here(ctx, &tuple, sizeof(tuple.ipv6), ip, sizeof(*ip), tcp);
+	return !known_here(ctx, &tuple, sizeof(tuple.ipv6), ip, sizeof(*ip), tcp,
+			   SYN_AT(off, sizeof(*ip), true));
 }
 
 /* Outer header from us to the alternative; no hop left in it, so that it goes on but once. */

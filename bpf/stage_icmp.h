@@ -122,7 +122,7 @@ INLINE bool icmp_error(struct pkt *p, bool v6, bool *forward)
 	if (p->svc->flags & HG_SVC_NO_PORT_HASH)
 		q.flow.sport = q.flow.dport = 0;
 	p->hash = hg_flow_hash(&q.flow, ro.hash_seed);
-	*forward = select_slot(p, FLOW_PEEK);
+	*forward = select_slot(p, FLOW_PEEK, v6);
 	if (*forward)
 		count_event(HG_EVENT_ICMP_ERROR);
 	return true;

@@ -9,6 +9,7 @@
 #include "bpf/stage_flow.h"
 #include "bpf/stage_quic.h"
 #include "bpf/stage_service.h"
+#include "bpf/syn_check.h"
 
 #define SVC_SELECT_MORE (HG_SVC_TRACK_ON | HG_SVC_QUIC_CID)
 
@@ -22,22 +23,39 @@ INLINE void hash_flow(struct pkt *p, bool v6)
 	p->hash = hg_flow_hash(&k, ro.hash_seed);
 }
 
-/* What FLOW_COUNT needs to know of this packet; 0: flows of the service are not counted. */
-INLINE u32 select_count(const struct pkt *p)
+GLOBAL u32 syn_may_begin(u32 service); /* stage_syn.h */
+
+/* A SYN, or what brings a cookie back that was sent instead of forwarding the SYN. */
+INLINE bool select_begins(const struct pkt *p, bool v6)
 {
+	if (p->syn)
+		return true;
+	if (likely(!(p->svc->flags & HG_SVC_SYN_COOKIES)) || p->proto != IPPROTO_TCP ||
+	    p->odd & (ODD_FRAGMENT | ODD_NO_PORTS))
+		return false;
+	return syn_may_begin(p->svc->id) &&
+	       brings_cookie(p->ctx, SYN_AT(p->type_off + 2, p->l4_off, v6));
+}
+
+/* What FLOW_COUNT needs to know of this packet; 0: flows of the service are not counted. */
+INLINE u32 select_count(const struct pkt *p, bool begins)
+{
+	u32 how = FLOW_COUNT | (begins ? FLOW_ADMIT : 0);
+
 	if (p->odd & ODD_NO_PORTS || !hg_service_counts(p->svc->flags))
 		return 0;
-	if (p->proto == IPPROTO_UDP || p->syn) /* UDP has no other beginning than its first datagram */
+	if (p->proto == IPPROTO_UDP) /* has no other beginning than its first datagram */
 		return FLOW_COUNT | FLOW_ADMIT;
-	return FLOW_COUNT | flow_ends(p->ctx, p->type_off + 2 + p->l4_off);
+	return p->syn ? how : how | flow_ends(p->ctx, p->type_off + 2 + p->l4_off);
 }
 
 /* Backend id where the slot's current owner is not the whole answer, or FLOW_REFUSED; `how`: FLOW_PEEK or 0. */
-INLINE u32 select_more(struct pkt *p, u32 word, u32 how)
+INLINE u32 select_more(struct pkt *p, u32 word, u32 how, bool v6)
 {
 	u32 flags = p->svc->flags, ret;
+	bool begins = how & FLOW_PEEK ? p->syn : select_begins(p, v6);
 
-	if (p->syn)
+	if (begins)
 		how |= FLOW_NEW;
 	if (flags & HG_SVC_QUIC_CID && p->proto == IPPROTO_UDP && !how &&
 	    !(p->odd & ODD_NO_PORTS)) {
@@ -50,7 +68,7 @@ INLINE u32 select_more(struct pkt *p, u32 word, u32 how)
 			how |= FLOW_NEW;
 	}
 	if (flags & HG_SVC_TRACK_ON)
-		how |= FLOW_TRACK | (how & FLOW_PEEK ? 0 : select_count(p));
+		how |= FLOW_TRACK | (how & FLOW_PEEK ? 0 : select_count(p, begins));
 	if (flags & HG_SVC_NO_AFFINITY || !(how & FLOW_TRACK || word & HG_SLOT_TRACKED))
 		return HG_SLOT_CURRENT(word);
 	ret = flow_select(p->hash, word, how | FLOW_SVC(p->svc->id));
@@ -71,7 +89,7 @@ INLINE bool take_backend(struct pkt *p, u32 id)
 }
 
 /* From p->hash on. */
-INLINE bool select_slot(struct pkt *p, u32 how)
+INLINE bool select_slot(struct pkt *p, u32 how, bool v6)
 {
 	struct hg_slot_block *block;
 	u32 slot, key, word, id;
@@ -87,17 +105,32 @@ INLINE bool select_slot(struct pkt *p, u32 how)
 	word = READ_ONCE(block->slot[slot % HG_SLOTS_PER_BLOCK]);
 	id = HG_SLOT_CURRENT(word);
 	if (unlikely(word & HG_SLOT_TRACKED || p->svc->flags & SVC_SELECT_MORE)) {
-		id = select_more(p, word, how);
+		id = select_more(p, word, how, v6);
 		if (id == FLOW_REFUSED)
 			return pkt_drop(p, HG_DROP_MAXCONN);
 	}
 	return take_backend(p, id);
 }
 
+/* Before a SYN is answered in its name: is there a backend for it? */
+GLOBAL u32 slot_has_owner(u64 hash, u32 block, u32 n)
+{
+	u32 slot = n ? hg_flow_slot(hash, n) : 0, key = block + slot / HG_SLOTS_PER_BLOCK;
+	const struct hg_slot_block *b = bpf_map_lookup_elem(&slots, &key);
+
+	return n && b && HG_SLOT_CURRENT(READ_ONCE(b->slot[slot % HG_SLOTS_PER_BLOCK]));
+}
+
+INLINE bool has_backend(struct pkt *p, bool v6)
+{
+	hash_flow(p, v6);
+	return slot_has_owner(p->hash, p->svc->slots_block, p->svc->slots);
+}
+
 INLINE bool stage_select(struct pkt *p, bool v6)
 {
 	hash_flow(p, v6);
-	return select_slot(p, 0);
+	return select_slot(p, 0, v6);
 }
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Stage syn: SYNs of a service of this host's L7 tier that come too fast are answered here by cookies, and
+ * Stage syn: SYNs of a service that come too fast are answered here by cookies. Of services of this host's L7 tier,
  * what then comes for a listener and is no cookie's answer is dropped before the kernel would answer it with
- * a reset. Packets of connections that the kernel has pass as they are. One function after the other, and
- * only numbers between them: the stack is for all of a chain.
+ * a reset, and packets of connections that the kernel has pass as they are. Those of services whose listeners are elsewhere
+ * go there as ever, and agents judge them. One function after the other, and only numbers between them: the
+ * stack is for all of a chain.
  */
 #ifndef HG_BPF_STAGE_SYN_H
 #define HG_BPF_STAGE_SYN_H
@@ -13,7 +14,7 @@
 #include "bpf/maps.h"
 #include "bpf/maps_common.h"
 #include "bpf/stage_icmp.h"
-#include "bpf/syn_cookie.h"
+#include "bpf/syn_check.h"
 
 /* By service id; a miss: no cookies for it. */
 struct {
@@ -32,13 +33,17 @@ struct {
 #define SYN_V6		(1ull << 49)
 #define SYN_BEGINS	(1ull << 50)
 #define SYN_TAP		(1ull << 51)
+#define SYN_AWAY	(1ull << 52) /* of a service whose listeners are elsewhere */
+#define SYN_TUNNEL	(1ull << 53) /* and whose packets go there in a tunnel */
 #define SYN_MARK	(1ull << 62)
 
 INLINE u64 syn_what(const struct pkt *p, bool v6)
 {
 	return (u64)(p->svc->id & 0xffff) | (u64)(p->l3_len & 0xffff) << 16 |
 	       (u64)(p->l4_off & 0xfff) << 32 | (u64)p->type_off << 44 | (v6 ? SYN_V6 : 0) |
-	       (p->syn ? SYN_BEGINS : 0) | (p->tap ? SYN_TAP : 0) | SYN_MARK;
+	       (p->syn ? SYN_BEGINS : 0) | (p->tap ? SYN_TAP : 0) |
+	       (p->svc->mode == HG_MODE_LOCAL ? 0 : SYN_AWAY) |
+	       (p->svc->mode == HG_MODE_L2 ? 0 : SYN_TUNNEL) | SYN_MARK;
 }
 
 /* What became of it. */
@@ -49,14 +54,7 @@ enum syn_result {
 	SYN_INVALID
 };
 
-#define LISTENS	   10 /* BPF_TCP_LISTEN */
-#define TCP_TH_FIN 0x01
-#define TCP_TH_SYN 0x02
-#define TCP_TH_RST 0x04
-#define TCP_TH_ACK 0x10
-#define TCP_TH_ECE 0x40
-#define TCP_TH_CWR 0x80
-
+#define LISTENS 10 /* BPF_TCP_LISTEN */
 /* For the steady path: is it worth syn_packet()? */
 INLINE bool syn_asks(const struct pkt *p)
 {
@@ -139,21 +137,6 @@ INLINE struct tcphdr *syn_tcp(struct xdp_md *ctx, u64 what, void *l3)
 	return SYN_L4_OFF(what) && (void *)(th + 1) <= (void *)(long)ctx->data_end ? th : NULL;
 }
 
-INLINE void read_all_options(struct xdp_md *ctx, u32 at, u32 len, struct options *o)
-{
-	u8 b[OPTIONS_ROOM] __attribute__((aligned(8))) = {};
-
-	/* From 1 to OPTIONS_MAX, said so that Linux 6.1 sees it. */
-	len--;
-	asm volatile("" : "+r"(len));
-	if (len >= OPTIONS_MAX)
-		return;
-	len++;
-	if (bpf_xdp_load_bytes(ctx, at, b, len))
-		return;
-	read_options(b, len, o);
-}
-
 /* Of a SYN: [has sack:1][has wscale:1][has stamp:1] from bit 56, wscale from 48, mss from 32, timestamp. */
 GLOBAL u64 syn_options(struct xdp_md *ctx, u32 at, u32 len)
 {
@@ -166,15 +149,6 @@ GLOBAL u64 syn_options(struct xdp_md *ctx, u32 at, u32 len)
 #define SYN_HAS_STAMP  (1ull << 56)
 #define SYN_HAS_WSCALE (1ull << 57)
 #define SYN_HAS_SACK   (1ull << 58)
-
-/* Of an ACK: [has stamp:1] at bit 32, the timestamp that comes back. */
-GLOBAL u64 syn_echo(struct xdp_md *ctx, u32 at, u32 len)
-{
-	struct options o = {};
-
-	read_all_options(ctx, at, len, &o);
-	return (u64)o.has_stamp << 32 | o.echo;
-}
 
 /* --- what the kernel says ------------------------------------------------------------------------------- */
 
@@ -386,46 +360,50 @@ INLINE bool write_answer(struct xdp_md *ctx, u64 what, const struct answer *a, b
 /* Own cookie for a SYN; `options` and `mss` as in cookie_make(). The SYN's TCP header is in the frame. */
 GLOBAL u32 syn_own_cookie(struct xdp_md *ctx, u64 what, u32 options, u32 mss)
 {
-	u32 zero = 0, which;
+	u32 zero = 0, which, make;
 	const struct hg_syn_control *c = bpf_map_lookup_elem(&syn_control, &zero);
 	struct cookie_of of = { .options = options };
 	bool v6 = what & SYN_V6;
 	struct tcphdr *th;
 	void *l3 = v6 ? syn_l3(ctx, what, true) : syn_l3(ctx, what, false);
 
-	if (!l3 || !c)
+	if (!l3 || !c || !c->n_secrets)
 		return 0;
 	th = syn_tcp(ctx, what, l3);
 	if (!th)
 		return 0;
-	which = READ_ONCE(c->key) & 1;
+	which = READ_ONCE(c->keys_of) & (HG_SYN_MINUTES - 1);
+	make = READ_ONCE(c->make);
+	if (make >= HG_SYN_SECRETS)
+		return 0;
 	of.ports = *(u32a *)th;
 	of.isn = __builtin_bswap32(th->seq);
 	mss &= HG_SYN_MSS_MASK;
 	if (!v6)
-		return cookie_make(&c->keys[which], which, l3, false, &of, mss);
+		return cookie_make(&c->keys[make][which], which, l3, false, &of, mss);
 	if (l3 + sizeof(struct ipv6hdr) > (void *)(long)ctx->data_end)
 		return 0;
-	return cookie_make(&c->keys[which], which, l3, true, &of, mss);
+	return cookie_make(&c->keys[make][which], which, l3, true, &of, mss);
 }
 
-/* Largest segment that fits the interface, as the kernel announces it. */
-INLINE u16 own_mss(struct xdp_md *ctx, bool v6)
+/* Largest segment that fits the interface, as the kernel announces it, and `room` bytes with it. */
+INLINE u16 own_mss(struct xdp_md *ctx, u32 room, bool v6)
 {
-	u32 mtu = 0,
-	    heads = sizeof(struct tcphdr) + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	u32 mtu = 0, heads = sizeof(struct tcphdr) + room +
+			     (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 
 	(void)bpf_check_mtu(ctx, 0, &mtu, 0, 0);
 	return mtu > heads && mtu - heads <= 0xffff ? mtu - heads : mss_value(0, v6);
 }
 
-/* What the client asked for and this host has, and the cookie that says so. */
+/* What the client asked for and the listener's host has, and the cookie that says so. */
 INLINE bool own_answer(struct xdp_md *ctx, u64 what, const struct hg_syn_control *c,
 		       u32 options_len, u32 tcp_flags, struct answer *a, bool v6)
 {
 	u64 o = syn_options(ctx, SYN_TYPE_OFF(what) + 2 + SYN_L4_OFF(what) + sizeof(struct tcphdr),
 			    options_len);
-	u32 flags = c->flags, bits = HG_SYN_NO_WSCALE, mss = (u16)(o >> 32);
+	u32 flags = what & SYN_AWAY ? HG_SYN_OPTIONS : c->flags;
+	u32 bits = HG_SYN_NO_WSCALE, mss = (u16)(o >> 32);
 
 	a->has_stamp = o & SYN_HAS_STAMP && flags & HG_SYN_TIMESTAMPS;
 	a->wscale = HG_SYN_NO_WSCALE;
@@ -441,7 +419,11 @@ INLINE bool own_answer(struct xdp_md *ctx, u64 what, const struct hg_syn_control
 		a->stamp = ((u32)bpf_jiffies64() & ~((1u << HG_SYN_STAMP_BITS) - 1)) | bits;
 		a->echo = (u32)o;
 	}
-	a->mss = own_mss(ctx, v6);
+	a->mss = own_mss(ctx,
+			 (what & (SYN_AWAY | SYN_TUNNEL)) == (SYN_AWAY | SYN_TUNNEL)
+				 ? HG_SYN_TUNNEL_ROOM
+				 : 0,
+			 v6);
 	a->cookie = syn_own_cookie(ctx, what, cookie_options(a->has_stamp, bits),
 				   mss_index(mss, v6));
 	return a->cookie;
@@ -467,13 +449,13 @@ INLINE u32 syn_answer(struct xdp_md *ctx, u64 what, const struct hg_syn_control 
 	/* What is no SYN for the kernel is none here. */
 	if (tcp_flags & (TCP_TH_RST | TCP_TH_FIN) || len < sizeof(*th))
 		return SYN_PASS;
-	if (!(c->flags & HG_SYN_OWN)) {
+	if (!(what & SYN_AWAY) && !(c->flags & HG_SYN_OWN)) {
 		made = syn_listener_cookie(ctx, what);
 		a.cookie = (u32)made;
 		a.mss = (u16)(made >> 32);
 		if (!made)
 			return SYN_PASS;
-	} else if (!syn_is_for_listener(ctx, what) ||
+	} else if ((!(what & SYN_AWAY) && !syn_is_for_listener(ctx, what)) ||
 		   !own_answer(ctx, what, c, len - sizeof(*th), tcp_flags, &a, v6)) {
 		return SYN_PASS;
 	}
@@ -488,6 +470,7 @@ GLOBAL u32 syn_begin(struct xdp_md *ctx, u64 what)
 
 	if (!c || !syn_is_on(SYN_SERVICE(what)))
 		return SYN_PASS;
+	syn_keys(c);
 	return what & SYN_V6 ? syn_answer(ctx, what, c, true) : syn_answer(ctx, what, c, false);
 }
 
@@ -500,32 +483,28 @@ INLINE bool is_listeners_cookie(void *l3, struct tcphdr *th, bool v6)
 		  : !bpf_tcp_raw_check_syncookie_ipv4(l3, th);
 }
 
+INLINE u32 syn_at(u64 what)
+{
+	return SYN_AT(SYN_TYPE_OFF(what) + 2, SYN_L4_OFF(what), what & SYN_V6);
+}
+
 INLINE u32 syn_judge(struct xdp_md *ctx, u64 what, const struct hg_syn_control *c, bool v6)
 {
 	void *l3 = syn_l3(ctx, what, v6);
-	struct cookie_of of = {};
 	struct tcphdr *th;
-	u64 echo = 0;
-	u32 len;
+	u8 flags;
 
 	if (!l3)
 		return SYN_PASS;
 	th = syn_tcp(ctx, what, l3);
-	if (!th || (((u8 *)th)[13] & (TCP_TH_ACK | TCP_TH_RST)) != TCP_TH_ACK)
+	if (!th)
 		return SYN_PASS;
-	len = (((u8 *)th)[12] >> 4) * 4;
-	if (!syn_is_for_listener(ctx, what))
+	flags = ((u8 *)th)[13];
+	if ((flags & (TCP_TH_ACK | TCP_TH_RST)) != TCP_TH_ACK || !syn_is_for_listener(ctx, what))
 		return SYN_PASS;
-	if (len > sizeof(*th))
-		echo = syn_echo(ctx, SYN_TYPE_OFF(what) + 2 + SYN_L4_OFF(what) + sizeof(*th),
-				len - sizeof(*th));
-	if (((u8 *)th)[13] & TCP_TH_SYN)
+	if (flags & TCP_TH_SYN)
 		return SYN_INVALID;
-	of.ports = *(u32a *)th;
-	of.isn = __builtin_bswap32(th->seq) - 1;
-	of.options = cookie_options(echo >> 32, (u32)echo);
-	if (c->flags & HG_SYN_OWN &&
-	    cookie_is_ours(c, __builtin_bswap32(th->ack_seq) - 1, l3, v6, &of))
+	if (c->flags & HG_SYN_OWN && brings_cookie(ctx, syn_at(what)))
 		return SYN_VALID;
 	return is_listeners_cookie(l3, th, v6) ? SYN_PASS : SYN_INVALID;
 }
@@ -538,7 +517,20 @@ GLOBAL u32 syn_returns(struct xdp_md *ctx, u64 what)
 
 	if (!c || !syn_may_return(c, SYN_SERVICE(what)))
 		return SYN_PASS;
+	syn_keys(c);
 	return what & SYN_V6 ? syn_judge(ctx, what, c, true) : syn_judge(ctx, what, c, false);
+}
+
+/* Of a service whose listeners are elsewhere: may answers to cookies come? */
+GLOBAL u32 syn_may_begin(u32 service)
+{
+	u32 zero = 0;
+	const struct hg_syn_control *c = bpf_map_lookup_elem(&syn_control, &zero);
+
+	if (!c || !syn_may_return(c, service))
+		return false;
+	syn_keys(c);
+	return true;
 }
 
 /* The same as report() for what this stage decides. */
@@ -576,12 +568,14 @@ GLOBAL int syn_report(struct xdp_md *ctx, u64 what, u32 result)
 					    : XDP_PASS;
 }
 
-/* Any packet that syn_what() describes. */
+/* Any packet that syn_what() describes. NOT_HANDLED: a SYN for elsewhere, which goes on. */
 INLINE int syn_packet(struct xdp_md *ctx, u64 what)
 {
 	u32 result = what & SYN_BEGINS ? syn_begin(ctx, what) : syn_returns(ctx, what);
 
 	asm volatile("" : "+r"(result));
+	if (what & SYN_AWAY && result == SYN_PASS)
+		return NOT_HANDLED;
 	return syn_report(ctx, what, result);
 }
 

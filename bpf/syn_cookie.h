@@ -62,6 +62,65 @@ INLINE u64 sip_end(struct sip *s)
 	return s->a ^ s->b ^ s->c ^ s->d;
 }
 
+/* --- keys -------------------------------------------------------------------------------------------------- */
+
+INLINE u64 minute_key(u64 k0, u64 k1, u64 minute)
+{
+	struct sip s = {
+		.a = k0 ^ 0x736f6d6570736575ull,
+		.b = k1 ^ 0x646f72616e646f6dull,
+		.c = k0 ^ 0x6c7967656e657261ull,
+		.d = k1 ^ 0x7465646279746573ull,
+	};
+
+	sip_word(&s, minute);
+	sip_word(&s, 8ull << 56);
+	return sip_end(&s);
+}
+
+INLINE bool keys_are_fresh(const struct hg_syn_control *c)
+{
+	return bpf_jiffies64() < READ_ONCE(c->keys_until) &&
+	       READ_ONCE(c->keys_of) >> 32 == READ_ONCE(c->generation);
+}
+
+/*
+ * The minute's keys where they are needed, once a minute. All CPUs may do it at once: they write the same, unless the secrets
+ * are just being replaced, and then `keys_of` ends with a generation that makes the next packet do it again.
+ */
+GLOBAL u32 derive_keys(void)
+{
+	u32 zero = 0, generation, i;
+	struct hg_syn_control *c = bpf_map_lookup_elem(&syn_control, &zero);
+	u64 now, minute;
+
+	if (!c)
+		return 0;
+	generation = READ_ONCE(c->generation);
+	now = bpf_ktime_get_tai_ns() + READ_ONCE(c->wall_ns);
+	minute = now / (HG_SYN_KEY_S * 1000000000ull);
+#pragma clang loop unroll(disable)
+	for (i = 0; i < HG_SYN_SECRETS * HG_SYN_MINUTES; i++) {
+		/* From two ago to the next one. */
+		u64 m = minute - 2 + i % HG_SYN_MINUTES;
+		const struct hg_syn_secret *s = &c->secrets[i / HG_SYN_MINUTES];
+		struct hg_syn_key *k = &c->keys[i / HG_SYN_MINUTES][m % HG_SYN_MINUTES];
+
+		k->k[0] = minute_key(s->k[0], s->k[1], m);
+		k->k[1] = minute_key(s->k[2], s->k[3], m);
+	}
+	now = (minute + 1) * HG_SYN_KEY_S * 1000 - now / 1000000;
+	*(volatile u64 *)&c->keys_until = bpf_jiffies64() + now * c->tick / 1000 + 1;
+	*(volatile u64 *)&c->keys_of = (u64)generation << 32 | (u32)minute;
+	return 1;
+}
+
+INLINE void syn_keys(const struct hg_syn_control *c)
+{
+	if (unlikely(!keys_are_fresh(c)))
+		derive_keys();
+}
+
 /* --- the cookie ------------------------------------------------------------------------------------------- */
 
 /*
@@ -79,7 +138,7 @@ INLINE u32 cookie_options(bool has_stamp, u32 stamp)
 	return has_stamp ? 1u << HG_SYN_STAMP_BITS | (stamp & ((1u << HG_SYN_STAMP_BITS) - 1)) : 0;
 }
 
-/* The cookie under key `which`, for an MSS of that index. The IP header's fixed part is in the frame. */
+/* The cookie under the key of minute `which`, for an MSS of that index. The IP header's fixed part is in the frame. */
 INLINE u32 cookie_make(const struct hg_syn_key *key, u32 which, const void *l3, bool v6,
 		       const struct cookie_of *of, u32 mss)
 {
@@ -101,17 +160,25 @@ INLINE u32 cookie_make(const struct hg_syn_key *key, u32 which, const void *l3, 
 	}
 	sip_word(&s, (u64)of->isn << 32 | of->ports);
 	/* The message's length is the last byte: 47 or 23. */
-	sip_word(&s, (v6 ? 47ull : 23ull) << 56 | of->options << 4 | low);
+	sip_word(&s, (v6 ? 47ull : 23ull) << 56 | of->options << HG_SYN_LOW_BITS | low);
 	return ((u32)sip_end(&s) & HG_SYN_TAG_MASK) | low;
 }
 
-/* Is it one that we made for this packet's connection and these options? */
+/* Was it made under one of our secrets, for this packet's connection and these options? */
 INLINE bool cookie_is_ours(const struct hg_syn_control *c, u32 cookie, const void *l3, bool v6,
 			   const struct cookie_of *of)
 {
-	u32 which = cookie >> 3 & 1;
+	u32 which = cookie >> 3 & (HG_SYN_MINUTES - 1), n = READ_ONCE(c->n_secrets), i;
 
-	return cookie_make(&c->keys[which], which, l3, v6, of, cookie & HG_SYN_MSS_MASK) == cookie;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < HG_SYN_SECRETS; i++) {
+		if (i >= n)
+			break;
+		if (cookie_make(&c->keys[i][which], which, l3, v6, of, cookie & HG_SYN_MSS_MASK) ==
+		    cookie)
+			return true;
+	}
+	return false;
 }
 
 /*

@@ -167,7 +167,9 @@ INLINE bool strip(struct xdp_md *ctx, const struct tunnel *t)
 INLINE bool second_chance(struct xdp_md *ctx, const struct tunnel *t, void *l3, void *inner,
 			  void *end)
 {
-	if (t->inner_v6 ? !unknown_v6(ctx, inner, end) : !unknown_v4(ctx, inner, end)) {
+	u32 off = (t->outer.type_off + 2 + t->inner) & 0xfff;
+
+	if (t->inner_v6 ? !unknown_v6(ctx, inner, end, off) : !unknown_v4(ctx, inner, end, off)) {
 		count_event(HG_EVENT_SECOND_KNOWN);
 		return false;
 	}

@@ -91,7 +91,7 @@ INLINE u64 lb_odd_family(struct pkt *p, bool v6)
 		if (nat_may_be_back(p, v6, true))
 			return nat_what(p, v6, 0) | NAT_TO_CLIENT | NAT_LATER;
 		lb_unclaimed(p, v6);
-	} else if (stage_guard_odd(p, v6) && stage_local(p)) {
+	} else if ((p->is_judged || stage_guard_odd(p, v6)) && stage_local(p, v6)) {
 		if (p->svc->mode == HG_MODE_NAT)
 			return lb_odd_nat(p, v6);
 		if (fragment_select(p, v6))
@@ -105,11 +105,11 @@ INLINE u64 lb_odd_family(struct pkt *p, bool v6)
 /*
  * The same life for packets with tags, options, extension headers, fragments, other protocols and faults.
  * An XDP action; or, with NAT_MARK or SYN_MARK, what nat_packet() or syn_packet() has to do, for which there is
- * no stack left here.
+ * no stack left here. `is_judged`: a SYN that syn_packet() leaves to its backend, from the start again.
  */
-GLOBAL u64 lb_general(struct xdp_md *ctx)
+GLOBAL u64 lb_general(struct xdp_md *ctx, u32 is_judged)
 {
-	struct pkt p = { .ctx = ctx };
+	struct pkt p = { .ctx = ctx, .is_judged = is_judged };
 	enum family family = parse_any(&p);
 
 	if (family == FAMILY_V4)
@@ -128,6 +128,21 @@ GLOBAL u32 is_icmp(struct xdp_md *ctx)
 }
 
 /*
+ * What syn_packet() says, or the backend's packet. Should the service become another one's in this moment, NAT's or the L7
+ * tier's, the SYN is lost, and comes again.
+ */
+INLINE int lb_syn(struct xdp_md *ctx, u64 what)
+{
+	int action = syn_packet(ctx, what);
+	u64 ret;
+
+	if (action != NOT_HANDLED)
+		return action;
+	ret = lb_general(ctx, true);
+	return ret & (NAT_MARK | SYN_MARK) ? XDP_DROP : (int)ret;
+}
+
+/*
  * Not inlined: well-formed packets keep the registers, and their frame offsets are constants. Nothing large lives
  * here, under the longest chains of calls: Linux 6.1 counts 32 bytes even for an empty frame, and 512 in all.
  */
@@ -143,9 +158,9 @@ GLOBAL int lb_odd_packet(struct xdp_md *ctx)
 	}
 	if (action != NOT_HANDLED)
 		return action;
-	ret = lb_general(ctx);
+	ret = lb_general(ctx, false);
 	if (!(ret & NAT_MARK))
-		return ret & SYN_MARK ? syn_packet(ctx, ret) : (int)ret;
+		return ret & SYN_MARK ? lb_syn(ctx, ret) : (int)ret;
 	if (ret & NAT_LATER)
 		return nat_later(ctx, ret);
 	if (ret & NAT_FRAGMENT)
@@ -153,11 +168,11 @@ GLOBAL int lb_odd_packet(struct xdp_md *ctx)
 	return nat_packet(ctx, ret);
 }
 
-/* A packet for the L7 tier, whose CPU is another one perhaps. */
+/* A packet for the L7 tier, whose CPU is another one perhaps; or a SYN for a backend. */
 INLINE int lb_local(struct pkt *p, bool v6)
 {
 	u32 hash = steer_hash(p, v6);
-	int action = p->verdict == VERDICT_SYN ? syn_packet(p->ctx, syn_what(p, v6)) : report(p);
+	int action = p->verdict == VERDICT_SYN ? lb_syn(p->ctx, syn_what(p, v6)) : report(p);
 
 	return unlikely(hash) && action == XDP_PASS ? steer_to(hash) : action;
 }
@@ -171,7 +186,7 @@ INLINE int lb_family(struct pkt *p, bool v6)
 		if (unlikely(nat_may_be_back(p, v6, false)))
 			return nat_packet(p->ctx, nat_what(p, v6, 0) | NAT_TO_CLIENT);
 	} else if (stage_guard(p, v6)) {
-		if (!stage_local(p)) /* no plain packet has a fault */
+		if (!stage_local(p, v6)) /* no plain packet has a fault */
 			return lb_local(p, v6);
 		if (unlikely(p->svc->mode == HG_MODE_NAT))
 			return nat_packet(p->ctx, nat_what(p, v6, p->svc->id));

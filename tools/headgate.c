@@ -20,7 +20,8 @@ static const struct command {
 } commands[] = {
 	{ "attach", tool_attach,
 	  "IFACE [--role edge|backend] [--address IP]… [--address-file FILE] [--accept ipip|gue] "
-	  "[--no-second-chance] [--mode auto|native|generic] [--exclusive]",
+	  "[--no-second-chance] [--syn-cookie-keys FILE] [--mode auto|native|generic] "
+	  "[--exclusive]",
 	  "load the XDP programs, pin them, attach them to an interface" },
 	{ "detach", tool_detach, "[IFACE | --all]",
 	  "take them off again; the last one removes all pins" },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * `headgate attach`: the programs on an interface, without a daemon. For role backend also the addresses to
- * which tunnels may be sent.
+ * which tunnels may be sent, and the keys of SYN cookies.
  */
 #include <errno.h>
 #include <ifaddrs.h>
@@ -24,6 +24,7 @@ struct attach_args {
 	bool is_agent_option; /* one that only the agent has was given */
 	uint32_t accept; /* enum hg_decap_flags, 0: both tunnels */
 	bool no_second_chance;
+	struct conf_syn_keys syn_keys; /* none: no SYN cookies are taken */
 	struct addr addrs[MAX_ADDRESSES];
 	unsigned n_addrs;
 };
@@ -155,6 +156,14 @@ static int parse_no_second_chance(struct attach_args *a, const char *value)
 	return 0;
 }
 
+static int parse_syn_keys(struct attach_args *a, const char *value)
+{
+	struct err err;
+	int rc = conf_syn_keys_read(value, &a->syn_keys, &err);
+
+	return rc == 0 ? 0 : bad("--syn-cookie-keys", value, err.text);
+}
+
 static const struct option_row {
 	const char *name;
 	int (*parse)(struct attach_args *a, const char *value);
@@ -167,6 +176,7 @@ static const struct option_row {
 	{ "--address-file", parse_file, true, true },
 	{ "--accept", parse_accept, true, true },
 	{ "--no-second-chance", parse_no_second_chance, false, true },
+	{ "--syn-cookie-keys", parse_syn_keys, true, true },
 };
 
 static const struct option_row *find_option(const char *name)
@@ -202,8 +212,9 @@ static int attach_parse(struct attach_args *a, int argc, char **argv)
 		return -EINVAL;
 	}
 	if (a->is_agent_option && a->role != HG_ROLE_BACKEND)
-		return bad("--address, --address-file, --accept and --no-second-chance", "",
-			   "are the agent's: add --role backend");
+		return bad("--address, --address-file, --accept, --no-second-chance and "
+			   "--syn-cookie-keys",
+			   "", "are the agent's: add --role backend");
 	return 0;
 }
 
@@ -305,6 +316,8 @@ static int attach_open(struct tool *t, struct attach_args *a, bool *ret_is_new, 
 		return rc;
 	*ret_is_new = !dp_is_adopted(dp);
 	if (a->role == HG_ROLE_BACKEND)
+		rc = dp_agent_syn(dp, a->ifname, &a->syn_keys, err);
+	if (rc == 0 && a->role == HG_ROLE_BACKEND)
 		rc = attach_addresses(a, dp, err);
 	if (rc == 0)
 		rc = dp_attach(dp, a->ifname, a->mode, a->is_exclusive, err);

@@ -59,7 +59,7 @@ static void show_json(struct dp *dp, enum hg_role role, const char *before,
 	json_counts("events", (const uint64_t *)c->event, 0, HG_EVENT_COUNT, dp_event_name);
 	if (role == HG_ROLE_EDGE)
 		return;
-	printf(",\"addresses\":[");
+	printf(",\"syn_cookie_keys\":%u,\"addresses\":[", dp_agent_syn_keys(dp));
 	(void)dp_each_decap_addr(dp, show_address, &v);
 	printf("]}");
 }
@@ -83,8 +83,11 @@ static void show_text(struct dp *dp, enum hg_role role, const char *before,
 		if (c->event[i])
 			printf("%-14s %llu (%s)\n", dp_event_name(i),
 			       (unsigned long long)c->event[i], dp_event_help(i));
-	if (role == HG_ROLE_BACKEND)
-		(void)dp_each_decap_addr(dp, show_address, &v);
+	if (role != HG_ROLE_BACKEND)
+		return;
+	(void)dp_each_decap_addr(dp, show_address, &v);
+	if (dp_agent_syn_keys(dp))
+		printf("takes SYN cookies of the balancers (%u keys)\n", dp_agent_syn_keys(dp));
 }
 
 int tool_show_pins(struct tool *t, enum hg_role role, bool is_json, const char *before,

@@ -122,7 +122,9 @@ enum hg_drop {
 	X(NAT_EARLY, "NAT rows of closed or half-open connections taken before their time")        \
 	X(LIVE_FULL, "connections not counted for their source: no room")                          \
 	X(RESET_SENT, "RSTs sent to denied sources")                                                 \
-	X(COOKIE_LOST, "valid SYN cookies whose connection the kernel did not take")
+	X(COOKIE_LOST, "valid SYN cookies whose connection the kernel did not take")               \
+	X(COOKIE_TAKEN, "connections that came with a SYN cookie (agent)")                         \
+	X(COOKIE_STRAY, "packets for listeners that are no answer to a SYN cookie, dropped while cookies come (agent)")
 
 enum hg_event {
 #define X(name, help) HG_EVENT_##name,

@@ -60,6 +60,7 @@ enum hg_service_flags {
 	 * and not left to the kernel.
 	 */
 	HG_SVC_NOT_LOCAL = 1 << 5,
+	HG_SVC_SYN_COOKIES = 1 << 6, /* not local, and the backends' agents take SYN cookies, see syn.h */
 	HG_SVC_GUARDED = 1 << 7, /* has limits or an allow list of its own, see guard.h */
 };
 

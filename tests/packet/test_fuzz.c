@@ -83,7 +83,8 @@ static void test_balancer(void **state)
 	static const enum hg_event agents[] = { HG_EVENT_SECOND_CHANCE, HG_EVENT_SECOND_KNOWN,
 						HG_EVENT_FLOW_FULL,	HG_EVENT_NAT_NEW,
 						HG_EVENT_NAT_EARLY,	HG_EVENT_LIVE_FULL,
-						HG_EVENT_RESET_SENT,	HG_EVENT_COOKIE_LOST };
+						HG_EVENT_RESET_SENT,	HG_EVENT_COOKIE_LOST,
+						HG_EVENT_COOKIE_TAKEN,	HG_EVENT_COOKIE_STRAY };
 	struct hg_verdict_counters sum = { 0 };
 
 	run(gen_client_packet, fuzz_balancer, &sum);

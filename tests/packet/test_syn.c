@@ -21,6 +21,7 @@
 #include <bpf/btf.h>
 #include <cmocka.h>
 
+#include "packet/cookie.h"
 #include "packet/edge.h"
 #include "syn_tc.skel.h"
 #include "xdp_lb.skel.h"
@@ -78,70 +79,27 @@ static int clear(void **state)
 	*lb.syn = (struct hg_syn_control){
 		.mode = HG_SYN_ON,
 		.flags = HG_SYN_OWN | HG_SYN_TIMESTAMPS | HG_SYN_SACK | HG_SYN_WSCALE | HG_SYN_ECN,
-		.key = 1,
 		.valid = 100000,
 		.hold = 100000,
+		.tick = 1000,
 		.rcv_wnd = WINDOW,
 		.rcv_wscale = WSCALE,
-		.keys = { { { 0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull } },
-			  { { 0x1122334455667788ull, 0x99aabbccddeeff00ull } } },
 	};
+	cookie_secrets(lb.syn);
 	return 0;
 }
 
-/* --- another SipHash-2-4, over bytes --------------------------------------------------------------------- */
-
-static uint64_t rot(uint64_t x, int n)
-{
-	return x << n | x >> (64 - n);
-}
-
-static void rounds(uint64_t v[4], int n)
-{
-	while (n--) {
-		v[0] += v[1];
-		v[1] = rot(v[1], 13) ^ v[0];
-		v[0] = rot(v[0], 32);
-		v[2] += v[3];
-		v[3] = rot(v[3], 16) ^ v[2];
-		v[0] += v[3];
-		v[3] = rot(v[3], 21) ^ v[0];
-		v[2] += v[1];
-		v[1] = rot(v[1], 17) ^ v[2];
-		v[2] = rot(v[2], 32);
-	}
-}
-
-static uint64_t siphash(const __u64 k[2], const uint8_t *m, size_t len)
-{
-	uint64_t v[4] = { k[0] ^ 0x736f6d6570736575ull, k[1] ^ 0x646f72616e646f6dull,
-			  k[0] ^ 0x6c7967656e657261ull, k[1] ^ 0x7465646279746573ull };
-	uint64_t w = 0;
-
-	for (size_t i = 0; i <= len; i++) {
-		uint64_t byte = i == len ? (uint64_t)len << 56 : (uint64_t)m[i] << (i % 8 * 8);
-
-		w |= byte;
-		if (i % 8 == 7 || i == len) {
-			v[3] ^= w;
-			rounds(v, 2);
-			v[0] ^= w;
-			w = 0;
-		}
-	}
-	v[2] ^= 0xff;
-	rounds(v, 4);
-	return v[0] ^ v[1] ^ v[2] ^ v[3];
-}
+/* --- the cookie ------------------------------------------------------------------------------------------ */
 
 /* The paper's own example, so that both can be trusted. */
 static void test_siphash(void **state)
 {
+	static const __u64 key[2] = { 0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull };
 	uint8_t m[15];
 
 	for (uint8_t i = 0; i < sizeof(m); i++)
 		m[i] = i;
-	assert_int_equal(siphash(lb.syn->keys[0].k, m, sizeof(m)), 0xa129ca6149be45e5ull);
+	assert_int_equal(siphash(key, m, sizeof(m)), 0xa129ca6149be45e5ull);
 }
 
 /* --- the client's side --------------------------------------------------------------------------------------- */
@@ -164,24 +122,14 @@ static void syn_of(struct pktbuf *p, const struct client *c)
 	PKT(p, E, c->v6 ? ip6 : ip4, tcp);
 }
 
-/* What the cookie has to be. `stamp`: its lowest bits, or -1 without timestamps. */
-static uint32_t cookie_of(const struct client *c, unsigned key, unsigned mss, int stamp)
+/* What the cookie has to be under that secret. `stamp`: its lowest bits, or -1 without timestamps. */
+static uint32_t cookie_of(const struct client *c, unsigned secret, unsigned mss, int stamp)
 {
-	uint8_t m[48] = { 0 };
-	__be32 src[4], dst[4];
-	size_t n = c->v6 ? 16 : 4;
-	uint16_t ports[2] = { htons(CPORT), htons(PORT) };
-	uint32_t isn = ISN, low = key << 3 | mss;
-	uint32_t last = (stamp < 0 ? 0 : 64u | (unsigned)stamp) << 4 | low;
+	struct cookie_flow f = {
+		c->v6, c->v6 ? CLIENT6 : CLIENT4, c->v6 ? LOCAL6 : LOCAL4, CPORT, PORT, ISN
+	};
 
-	addr_of(src, c->v6 ? CLIENT6 : CLIENT4);
-	addr_of(dst, c->v6 ? LOCAL6 : LOCAL4);
-	memcpy(m, c->v6 ? &src[0] : &src[3], n);
-	memcpy(m + n, c->v6 ? &dst[0] : &dst[3], n);
-	memcpy(m + 2 * n, ports, 4);
-	memcpy(m + 2 * n + 4, &isn, 4);
-	memcpy(m + 2 * n + 8, &last, 4);
-	return ((uint32_t)siphash(lb.syn->keys[key].k, m, 2 * n + 15) & ~15u) | low;
+	return cookie_of_flow(&lb.syn->secrets[secret], MINUTE, &f, mss, stamp);
 }
 
 /*
@@ -417,8 +365,8 @@ static void test_ack(void **state)
 	}
 }
 
-/* The key before is good, the one before that is not. */
-static void test_old_keys(void **state)
+/* From two minutes ago to the next one: hosts' clocks differ, and clients take their time. */
+static void test_minutes(void **state)
 {
 	struct client c = { .v6 = false };
 	uint8_t plain[4] = { MSS4 };
@@ -426,13 +374,42 @@ static void test_old_keys(void **state)
 	uint32_t cookie = expect_answer(&c, 0, -1, plain, 1, TCP_SYN | TCP_ACK);
 
 	ack_of(&p, false, cookie + 1, NULL, 0);
+	for (int later = -4; later <= 6; later++) {
+		cookie_clock(lb.syn, (uint64_t)(MINUTE + later));
+		expect_valid(&p, false, later >= -1 && later <= 2);
+	}
+	/* Keys are as good as their minute is long. */
+	cookie_clock(lb.syn, MINUTE);
 	expect_valid(&p, false, true);
-	lb.syn->keys[0] = (struct hg_syn_key){ { 1, 2 } };
-	lb.syn->key = 0;
-	expect_valid(&p, false, true);
-	lb.syn->keys[1] = (struct hg_syn_key){ { 3, 4 } };
-	lb.syn->key = 1;
+	assert_in_range(lb.syn->keys_until, lb.syn->check_until - lb.syn->valid + 50000,
+			lb.syn->check_until - lb.syn->valid + 80000);
+	assert_int_equal(lb.syn->keys_of, (uint64_t)lb.syn->generation << 32 | MINUTE);
+}
+
+/* Those that make none check, too; unknown ones do not, also where they are but zeros. */
+static void test_secrets(void **state)
+{
+	struct client c = { .v6 = false };
+	struct pktbuf p;
+
+	for (unsigned n = 0; n < 4; n++) {
+		lb.syn->n_secrets = n;
+		for (unsigned i = 0; i < 3; i++) {
+			ack_of(&p, false, cookie_of(&c, i, 6, -1) + 1, NULL, 0);
+			expect_valid(&p, false, i < n);
+		}
+	}
+	/* A new set of them is in force at once. */
+	ack_of(&p, false, cookie_of(&c, 0, 6, -1) + 1, NULL, 0);
+	lb.syn->secrets[0].k[3]++;
+	lb.syn->generation++;
 	expect_valid(&p, false, false);
+	ack_of(&p, false, cookie_of(&c, 0, 6, -1) + 1, NULL, 0);
+	expect_valid(&p, false, true);
+	/* None: the SYN is the kernel's. */
+	lb.syn->n_secrets = 0;
+	syn_of(&p, &c);
+	EXPECT(lb.prog, &p, XDP_PASS, &p);
 }
 
 static void test_other_flags(void **state)
@@ -609,7 +586,8 @@ int main(void)
 		cmocka_unit_test_setup(test_broken_options, clear),
 		cmocka_unit_test_setup(test_odd_syns, clear),
 		cmocka_unit_test_setup(test_ack, clear),
-		cmocka_unit_test_setup(test_old_keys, clear),
+		cmocka_unit_test_setup(test_minutes, clear),
+		cmocka_unit_test_setup(test_secrets, clear),
 		cmocka_unit_test_setup(test_other_flags, clear),
 		cmocka_unit_test_setup(test_auto, clear),
 		cmocka_unit_test_setup(test_connections_of_the_kernel, clear),

@@ -98,6 +98,34 @@ static void test_a_server_goes_and_returns(void **state)
 	fixture_free(f);
 }
 
+#define COOKIES(line)                                                         \
+	"global\n xdp interface eth0\n xdp guard syn-cookies auto keys "      \
+	"tests/conf/files/syn.keys\n" DEFAULTS                                \
+	"listen web\n mode l4\n bind tcp@192.0.2.20:80\n forward ipip\n" line \
+	" server a 10.0.0.1\n"
+
+/* With a reload: packets see it, and the table stays as it is. */
+static void test_cookies_come_and_go(void **state)
+{
+	static const char *const confs[] = { COOKIES(""), COOKIES(" xdp guard syn-cookies\n"),
+					     COOKIES("") };
+	struct fixture *f = fixture_new();
+	uint32_t generation = 0, block = 0;
+
+	for (unsigned i = 0; i < 3; i++) {
+		fixture_conf(f, confs[i]);
+		fixture_sync(f);
+		assert_int_equal(find(f, "192.0.2.20", 80)->flags, i == 1 ? HG_SVC_SYN_COOKIES : 0);
+		if (i) {
+			assert_int_not_equal(f->dp.t.control->service_generation, generation);
+			assert_int_equal(find(f, "192.0.2.20", 80)->slots_block, block);
+		}
+		generation = f->dp.t.control->service_generation;
+		block = find(f, "192.0.2.20", 80)->slots_block;
+	}
+	fixture_free(f);
+}
+
 static void test_no_server_left(void **state)
 {
 	struct fixture *f = fixture_new();
@@ -400,6 +428,7 @@ int main(void)
 		cmocka_unit_test(test_first_sync),
 		cmocka_unit_test(test_nothing_changes_without_reason),
 		cmocka_unit_test(test_a_server_goes_and_returns),
+		cmocka_unit_test(test_cookies_come_and_go),
 		cmocka_unit_test(test_no_server_left),
 		cmocka_unit_test(test_weights_and_backups),
 		cmocka_unit_test(test_sections_come_and_go),

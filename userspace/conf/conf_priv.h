@@ -375,6 +375,12 @@ HG_WUR int parse_steer(struct parser *ps, struct line *l, void *obj, const struc
 void dump_steer(FILE *f, const struct conf_global *g);
 HG_WUR int parse_sk_steer(struct parser *ps, struct line *l, void *obj, const struct keyword *kw);
 HG_WUR int finalize_guard(struct parser *ps);
+/* kw_syn.c */
+int guard_read_rate(struct parser *ps, struct line *l, uint32_t *ret); /* kw_guard.c */
+int parse_syn_cookies(struct parser *ps, struct line *l, struct conf_xdp_syn *syn);
+int parse_section_cookies(struct parser *ps, struct line *l, struct conf_guard *g);
+int finalize_syn_cookies(struct parser *ps);
+void dump_syn_cookies(FILE *f, const struct conf_xdp_syn *syn);
 /* include.c: `include <pattern>`. 0, -EINVAL (said) or -ENOMEM. */
 HG_WUR int include_line(struct parser *ps, struct line *l);
 /* parser.c: the lines of one file, within whatever section is open. */

@@ -33,13 +33,27 @@ struct conf_guard {
 	bool has_allow; /* only for these: */
 	struct conf_prefix *allow; /* in order, each once */
 	unsigned n_allow;
+	bool has_cookies; /* `mode l4`: agents take SYN cookies; where that stands: */
+	struct conf_pos cookies_pos;
 };
+
+/* Secrets of SYN cookies, in the order of their file. */
+struct conf_syn_keys {
+	struct hg_syn_secret secrets[HG_SYN_SECRETS];
+	uint32_t n; /* 0: none */
+};
+/*
+ * Reads a file of them (kw_syn.c): 1 to HG_SYN_SECRETS lines of 64 hexadecimal digits. Errors as conf_read_file(), and -EINVAL
+ * with the file's line and column. Any thread.
+ */
+HG_WUR int conf_syn_keys_read(const char *path, struct conf_syn_keys *ret, struct err *err);
 
 /* `xdp guard syn-cookies`. */
 struct conf_xdp_syn {
 	uint8_t mode; /* enum hg_syn_mode */
 	bool is_set;
 	uint32_t rate; /* SYNs per second of a service that switch its cookies on */
+	struct conf_syn_keys keys; /* none: of this host alone */
 };
 
 /* `xdp steer`. */

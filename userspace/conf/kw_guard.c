@@ -234,7 +234,7 @@ static bool read_count(struct str s, uint64_t max, uint64_t *ret)
 	return true;
 }
 
-static int read_rate(struct parser *ps, struct line *l, uint32_t *ret)
+int guard_read_rate(struct parser *ps, struct line *l, uint32_t *ret)
 {
 	struct str w;
 	uint64_t v;
@@ -254,7 +254,7 @@ static int read_rate(struct parser *ps, struct line *l, uint32_t *ret)
 
 static int parse_rate(struct parser *ps, struct line *l, struct conf_xdp_limit *limit)
 {
-	int r = read_rate(ps, l, &limit->rate);
+	int r = guard_read_rate(ps, l, &limit->rate);
 
 	limit->burst = limit->rate; /* of a second */
 	return r;
@@ -313,7 +313,7 @@ int conf_limit_parse(struct str rate, struct str burst, struct conf_xdp_limit *r
 	return 0;
 }
 
-/* xdp guard syn-rate <number>/s [burst <number>] | max-conn <number>, in a section: of each of its services. */
+/* xdp guard syn-rate <number>/s [burst <number>] | max-conn <number> | syn-cookies, in a section: of each of its services. */
 int parse_section_guard(struct parser *ps, struct line *l, void *obj, const struct keyword *kw)
 {
 	struct conf_guard *g = &((struct proxy_build *)obj)->px.guard;
@@ -321,17 +321,18 @@ int parse_section_guard(struct parser *ps, struct line *l, void *obj, const stru
 	int r = guard_note_use(ps, l, 0, "xdp guard");
 
 	if (r == 0)
-		r = line_want(ps, l, "'syn-rate' or 'max-conn'", &w);
+		r = line_want(ps, l, "'syn-rate', 'max-conn' or 'syn-cookies'", &w);
 	if (r)
 		return r;
+	if (str_is_eq(w, STR("syn-cookies")))
+		return parse_section_cookies(ps, l, g);
 	if (str_is_eq(w, STR("max-conn")))
 		return parse_max_conn(ps, l, &g->max_conn);
 	if (!str_is_eq(w, STR("syn-rate")))
-		return conf_fail(
-			ps, l, l->at - 1,
-			"'xdp guard' of a section expects 'syn-rate' or 'max-conn' instead "
-			"of '" STR_FMT "'",
-			STR_ARG(str_sub(w, 0, 64)));
+		return conf_fail(ps, l, l->at - 1,
+				 "'xdp guard' of a section expects 'syn-rate', 'max-conn' or "
+				 "'syn-cookies' instead of '" STR_FMT "'",
+				 STR_ARG(str_sub(w, 0, 64)));
 	if (g->syn_rate.rate)
 		return conf_fail(ps, l, l->at - 1, "'xdp guard syn-rate' is set twice");
 	return parse_limit(ps, l, &g->syn_rate);
@@ -344,6 +345,8 @@ void dump_section_guard(FILE *f, const struct conf_guard *g)
 			(unsigned long long)g->syn_rate.burst);
 	if (g->max_conn)
 		fprintf(f, "  xdp guard max-conn %u\n", g->max_conn);
+	if (g->has_cookies)
+		fputs("  xdp guard syn-cookies\n", f);
 	if (g->has_allow)
 		fprintf(f, "  xdp allow: %u prefixes\n", g->n_allow);
 }
@@ -352,36 +355,6 @@ static int parse_per_source(struct parser *ps, struct line *l)
 {
 	if (!line_accept(l, "per") || !line_accept(l, "source"))
 		return conf_fail(ps, l, l->at, "'xdp guard' expects 'per source' at the end");
-	return 0;
-}
-
-static const struct keyword_value syn_modes[] = { VALUE("auto", HG_SYN_AUTO),
-						  VALUE("on", HG_SYN_ON), VALUE("off", HG_SYN_OFF),
-						  VALUES_END };
-
-/* Far more than clients open on most services; a flood sends that in milliseconds. */
-#define SYN_COOKIES_ABOVE 5000
-
-/* xdp guard syn-cookies auto|on|off [above <number>/s] */
-static int parse_syn_cookies(struct parser *ps, struct line *l, struct conf_xdp_syn *syn)
-{
-	uint32_t rate = SYN_COOKIES_ABOVE;
-	uint8_t mode;
-	int r;
-
-	if (syn->is_set)
-		return conf_fail(ps, l, l->at - 1, "'xdp guard syn-cookies' is set twice");
-	r = arg_value(ps, l, syn_modes, &mode);
-	if (r == 0 && mode == HG_SYN_AUTO && line_accept(l, "above"))
-		r = read_rate(ps, l, &rate);
-	if (r)
-		return r;
-	if (line_has(l))
-		return conf_fail(
-			ps, l, l->at,
-			"'xdp guard syn-cookies' expects nothing behind 'on' and 'off', and "
-			"'above <number>/s' behind 'auto'");
-	*syn = (struct conf_xdp_syn){ .mode = mode, .is_set = true, .rate = rate };
 	return 0;
 }
 
@@ -428,10 +401,7 @@ void dump_guard(FILE *f, const struct conf_global *g)
 				(unsigned long long)g->xdp_limits[i].burst);
 	if (g->xdp_max_conn)
 		fprintf(f, "  xdp guard max-conn %u per source\n", g->xdp_max_conn);
-	if (g->xdp_syn.mode == HG_SYN_ON)
-		fputs("  xdp guard syn-cookies on\n", f);
-	else if (g->xdp_syn.mode == HG_SYN_AUTO)
-		fprintf(f, "  xdp guard syn-cookies auto above %u/s\n", g->xdp_syn.rate);
+	dump_syn_cookies(f, &g->xdp_syn);
 	if (g->n_xdp_deny)
 		fprintf(f, "  xdp deny-file: %u prefixes\n", g->n_xdp_deny);
 }
@@ -492,7 +462,7 @@ int finalize_guard(struct parser *ps)
 	int r = 0;
 
 	if (!list_is_empty(&g->xdp_interfaces))
-		return 0;
+		return finalize_syn_cookies(ps);
 	list_for_each(p, &ps->guards) {
 		const struct guard_use *u = list_entry(p, struct guard_use, link);
 		int e = conf_fail(

@@ -120,7 +120,7 @@ static const struct keyword xdp_rows[] = {
 	  .help = "room for connections of 'forward nat'; a power of two, or the next one" },
 	{ NAME("guard"), SEC_GLOBAL, ARG_FUNC, .parse = parse_guard, .grade = '1',
 	  .args = "packet-rate|syn-rate <number>/s [burst <number>] per source, max-conn <number> "
-		  "per source, syn-cookies auto|on|off [above <number>/s]",
+		  "per source, syn-cookies auto|on|off [above <number>/s] [keys <file>]",
 	  .help = "what a source may send to services, and how many connections to the L7 tier it "
 		  "may have: more is dropped; when SYNs are answered by cookies" },
 	{ NAME("deny-file"), SEC_GLOBAL, ARG_FUNC, .parse = parse_deny_file, .grade = '1',
@@ -149,8 +149,9 @@ const struct keyword_table conf_kw_xdp = KEYWORDS("keyword", rows);
 
 static const struct keyword section_rows[] = {
 	{ NAME("guard"), SEC_FL, ARG_FUNC, .parse = parse_section_guard, .grade = '1',
-	  .args = "syn-rate <number>/s [burst <number>], max-conn <number>",
-	  .help = "what each service of the section gets in all; more is dropped in XDP" },
+	  .args = "syn-rate <number>/s [burst <number>], max-conn <number>, syn-cookies",
+	  .help = "what each service of the section gets in all; more is dropped in XDP; SYNs of a "
+		  "section of 'mode l4' may be answered by cookies" },
 	{ NAME("allow"), SEC_FL, ARG_FUNC, .parse = parse_allow, .grade = '1',
 	  .args = "<prefix>...",
 	  .help = "who may use the services of the section; others are dropped in XDP" },

@@ -329,6 +329,8 @@ static int detach_role(const char *bpffs, enum hg_role role, const char *ifname,
 		dp_checks_detach(i->if_index);
 		if (role == HG_ROLE_EDGE)
 			dp_syn_detach(i->if_index);
+		else
+			dp_agent_syn_detach(i->if_index);
 		if (one == 0)
 			found++;
 		else if (one != -ENOENT)

@@ -45,8 +45,6 @@
 	  "who may use a service, IPv4")                                                          \
 	X(ALLOW6, "allow6", "service id, IPv6 prefix", "__u32", "control",                        \
 	  "who may use a service, IPv6")                                                          \
-	X(SYN_CONTROL, "syn_control", "0", "hg_syn_control", "control, XDP",                      \
-	  "keys of SYN cookies, and when they are used")                                          \
 	X(SYN_SERVICES, "syn_services", "service id", "hg_syn_service", "XDP",                    \
 	  "whose SYNs are answered by cookies")                                                   \
 	X(STEER, "steer", "0", "hg_steer", "control", "CPUs that packets for the L7 tier go to")  \
@@ -74,6 +72,8 @@
 	  "connections now, and their limit")                                                     \
 	X(LIVE_SERVICES, "live_services", "service id", "hg_live", "XDP, live_conns, control",    \
 	  "connections now, and their limit")                                                     \
+	X(SYN_CONTROL, "syn_control", "0", "hg_syn_control", "control, XDP, syn_take",            \
+	  "keys of SYN cookies, and when they are used")                                          \
 	X(XDP_VERDICTS, "xdp_verdicts", "CPU", "hg_verdict_counters", "XDP",                      \
 	  "verdicts, drop reasons, events")                                                       \
 	X(META, "meta", "0", "hg_meta", "loader", "version and sizes of what is loaded")          \

@@ -139,6 +139,14 @@ HG_WUR int dp_decap_addrs(struct dp *dp, const struct addr *addrs, unsigned n, u
 int dp_each_decap_addr(struct dp *dp, int (*fn)(void *ctx, const struct addr *a, uint32_t flags),
 		       void *ctx);
 
+/*
+ * Agent: answers to the balancers' SYN cookies become connections on this interface, checked with these keys; none: they do not
+ * any more. -EOPNOTSUPP: the kernel is older than Linux 6.9; -ENOTSUP: sysctls are in the way; nothing has changed then.
+ */
+HG_WUR int dp_agent_syn(struct dp *dp, const char *ifname, const struct conf_syn_keys *keys,
+			struct err *err);
+uint32_t dp_agent_syn_keys(const struct dp *dp); /* how many there are; 0: no cookies are taken */
+
 /* --- the guard (deny.c) -------------------------------------------------------------------------- */
 
 /*

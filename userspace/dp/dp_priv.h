@@ -38,7 +38,6 @@ enum dp_map_id {
 	DP_MAP_SERVICE_GUARD,
 	DP_MAP_ALLOW4,
 	DP_MAP_ALLOW6,
-	DP_MAP_SYN_CONTROL,
 	DP_MAP_SYN_SERVICES,
 	DP_MAP_STEER,
 	DP_MAP_STEER_CPUS,
@@ -54,6 +53,7 @@ enum dp_map_id {
 	DP_MAP_NAT_CONTROL,
 	DP_MAP_LIVE_BACKENDS,
 	DP_MAP_LIVE_SERVICES,
+	DP_MAP_SYN_CONTROL, /* this and the next two: of the agent, too */
 	DP_MAP_XDP_VERDICTS,
 	DP_MAP_META,
 	DP_MAP_DECAP_ADDRS,
@@ -504,6 +504,20 @@ bool dp_syn_is_on(const struct dp *dp, uint32_t service); /* its SYNs are answer
 void dp_syn_carry(struct dp *dp); /* keys of dp->before: cookies on their way stay good */
 void dp_syn_close(struct dp *dp);
 void dp_syn_detach(unsigned ifindex); /* the program at tc, of whichever process */
+void dp_agent_syn_detach(unsigned ifindex); /* the agent's (syn_agent.c) */
+/* For both roles: */
+struct syn_tc_bpf;
+struct dp_syn_sysctls {
+	long syncookies, timestamps, sack, window_scaling, ecn;
+	long rmem, rmem_most; /* net.ipv4.tcp_rmem, second and last */
+	long core_rmem_max;
+};
+HG_WUR int dp_syn_sysctls(struct dp_syn_sysctls *s, const char *what, struct err *err);
+bool dp_syn_kernel_takes(void); /* programs at tc may give connections to listeners: Linux 6.9 */
+HG_WUR int dp_syn_load(const struct dp *dp, struct syn_tc_bpf **ret, struct err *err);
+/* Seconds that a cookie may come back. */
+#define DP_SYN_VALID_S (3 * HG_SYN_KEY_S)
+void dp_syn_set_secrets(struct hg_syn_control *c, const struct conf_syn_keys *keys);
 
 /* check.c */
 void dp_checks_close(struct dp *dp);

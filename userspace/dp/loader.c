@@ -301,7 +301,7 @@ static int loader_load_agent(struct dp *dp, struct err *err)
 	if (rc != 0)
 		rc = loader_fail(err, rc, "cannot load the agent");
 	if (rc == 0)
-		rc = loader_take_maps(dp, skel->obj, DP_MAP_XDP_VERDICTS, DP_MAP_DECAP_ADDRS, err);
+		rc = loader_take_maps(dp, skel->obj, DP_MAP_SYN_CONTROL, DP_MAP_DECAP_ADDRS, err);
 	if (rc == 0)
 		rc = loader_pin_prog(dp, skel->progs.xdp_decap, err);
 	if (rc == 0)
@@ -402,7 +402,7 @@ static void loader_beside(struct dp *dp, const struct dp_opts *o)
 /* 0 adopted, -ENOENT nothing (fitting) there, -EPERM or -EACCES: may not look; adopt_only: -ESTALE, another version's. */
 static int loader_adopt(struct dp *dp, const struct dp_opts *o)
 {
-	enum dp_map_id first = dp->role == HG_ROLE_BACKEND ? DP_MAP_XDP_VERDICTS : DP_MAP_SERVICES;
+	enum dp_map_id first = dp->role == HG_ROLE_BACKEND ? DP_MAP_SYN_CONTROL : DP_MAP_SERVICES;
 	enum dp_map_id last = dp->role == HG_ROLE_BACKEND ? DP_MAP_DECAP_ADDRS : DP_MAP_META;
 	char path[PATH_MAX];
 	int rc = -ENOENT;

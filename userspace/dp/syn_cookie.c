@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * SYN cookies: keys, thresholds, and the program at tc that takes connections from cookies of our own. Where
+ * SYN cookies: secrets, thresholds, and the program at tc that takes connections from cookies of our own. Where
  * the kernel lets no program do that (before Linux 6.9), the listeners' own cookies are asked for, which XDP
- * can do alone. See include/headgate/syn.h. Control thread.
+ * can do alone. See include/headgate/syn.h. Control thread; what both roles need also in the command-line tool.
  */
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
@@ -23,21 +23,14 @@
 /* After the last window with half of what switched them on. */
 #define HOLD_S 5
 /* Until nobody brings a cookie back any more, from when none are made. */
-#define DRAIN_S (2 * HG_SYN_KEY_S + 5)
-
-struct sysctls {
-	long syncookies, timestamps, sack, window_scaling, ecn;
-	long rmem, rmem_most; /* net.ipv4.tcp_rmem, second and last */
-	long core_rmem_max;
-};
+#define DRAIN_S (DP_SYN_VALID_S + 5)
 
 struct dp_syn {
 	struct syn_tc_bpf *skel; /* NULL: the kernel has not what it needs, or nobody wants it */
-	uint64_t rotated_ns; /* the last new key */
 	uint64_t off_ns; /* since when no cookies are made */
 	unsigned ifs[HG_MAX_PORTS]; /* with the program */
 	unsigned n_ifs;
-	struct sysctls sysctls; /* as last read: behind a chroot they cannot be */
+	struct dp_syn_sysctls sysctls; /* as last read: behind a chroot they cannot be */
 };
 
 static const struct dp_tc_slot slot = { HG_SYN_TC_PRIO, HG_SYN_TC_HANDLE, "syn_" };
@@ -64,7 +57,7 @@ static int read_sysctl(const char *path, unsigned nth, long *ret)
 	return sscanf(at, "%ld", ret) == 1 ? 0 : -EINVAL;
 }
 
-static int read_sysctls(struct sysctls *s, struct err *err)
+int dp_syn_sysctls(struct dp_syn_sysctls *s, const char *what, struct err *err)
 {
 	const struct {
 		const char *path;
@@ -84,22 +77,22 @@ static int read_sysctls(struct sysctls *s, struct err *err)
 		int rc = read_sysctl(rows[i].path, rows[i].nth, rows[i].to);
 
 		if (rc != 0)
-			return err_set(err, rc, "'xdp guard syn-cookies': cannot read %s: %s",
-				       rows[i].path, strerror(-rc));
+			return err_set(err, rc, "%s: cannot read %s: %s", what, rows[i].path,
+				       strerror(-rc));
 	}
 	/* Not in every network namespace. */
 	if (read_sysctl("/proc/sys/net/core/rmem_max", 0, &s->core_rmem_max) != 0)
 		s->core_rmem_max = 0;
 	if (!s->syncookies)
-		return err_set(
-			err, -ENOTSUP,
-			"'xdp guard syn-cookies' needs the sysctl net.ipv4.tcp_syncookies = 1 "
-			"or 2: with 0 the kernel takes no connection that comes with a cookie");
+		return err_set(err, -ENOTSUP,
+			       "%s needs the sysctl net.ipv4.tcp_syncookies = 1 or 2: with 0 the "
+			       "kernel takes no connection that comes with a cookie",
+			       what);
 	return 0;
 }
 
 /* As tcp_select_initial_window() has them for a listener without limits of its own. */
-static uint8_t wscale_of(const struct sysctls *s)
+static uint8_t wscale_of(const struct dp_syn_sysctls *s)
 {
 	uint64_t space = s->rmem_most > s->core_rmem_max ? (uint64_t)s->rmem_most
 							 : (uint64_t)s->core_rmem_max;
@@ -110,15 +103,14 @@ static uint8_t wscale_of(const struct sysctls *s)
 	return scale;
 }
 
-static uint16_t window_of(const struct sysctls *s)
+static uint16_t window_of(const struct dp_syn_sysctls *s)
 {
 	long half = s->rmem / 2;
 
 	return half > 0xffff ? 0xffff : half < 4096 ? 4096 : (uint16_t)half;
 }
 
-/* Can programs at tc give connections to listeners? Linux 6.9. */
-static bool kernel_takes_ours(void)
+bool dp_syn_kernel_takes(void)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
 	bool takes = btf &&
@@ -135,7 +127,7 @@ void dp_syn_detach(unsigned ifindex)
 	dp_tc_detach(&slot, ifindex, BPF_TC_INGRESS);
 }
 
-static int syn_load(struct dp *dp, struct dp_syn *y, struct err *err)
+int dp_syn_load(const struct dp *dp, struct syn_tc_bpf **ret, struct err *err)
 {
 	struct syn_tc_bpf *skel = syn_tc_bpf__open();
 	int rc;
@@ -152,7 +144,7 @@ static int syn_load(struct dp *dp, struct dp_syn *y, struct err *err)
 		return err_set(err, rc, "cannot load the program of SYN cookies: %s",
 			       strerror(-rc));
 	}
-	y->skel = skel;
+	*ret = skel;
 	return 0;
 }
 
@@ -187,23 +179,57 @@ void dp_syn_close(struct dp *dp)
 	dp->syn = NULL;
 }
 
-/* --- keys ------------------------------------------------------------------------------------------------- */
+/* --- secrets ---------------------------------------------------------------------------------------------- */
 
-/* A new key over the older one. A reader of the older one in this moment takes its cookie for a wrong one. */
-static void syn_rotate(struct hg_syn_control *c)
+/* The programs have no other clock that goes with the wall's. They differ by whole seconds. */
+static int64_t wall_less_tai(void)
 {
-	uint32_t next = 1 - (c->key & 1);
-	struct hg_syn_key key;
+	struct timespec wall, tai;
+	int64_t ns;
 
-	if (getrandom(&key, sizeof(key), 0) != (ssize_t)sizeof(key))
-		return; /* the old ones go on */
-	c->keys[next] = key;
-	__atomic_store_n(&c->key, next, __ATOMIC_RELEASE);
+	clock_gettime(CLOCK_REALTIME, &wall);
+	clock_gettime(CLOCK_TAI, &tai);
+	ns = (wall.tv_sec - tai.tv_sec) * 1000000000ll + (wall.tv_nsec - tai.tv_nsec);
+	return (ns + (ns < 0 ? -500000000 : 500000000)) / 1000000000 * 1000000000;
 }
 
-static bool has_keys(const struct hg_syn_control *c)
+/* After any change: the programs derive their keys again. */
+static void syn_renew(struct hg_syn_control *c)
 {
-	return c->keys[0].k[0] | c->keys[0].k[1] | c->keys[1].k[0] | c->keys[1].k[1];
+	__atomic_store_n(&c->generation, c->generation + 1, __ATOMIC_RELEASE);
+}
+
+void dp_syn_set_secrets(struct hg_syn_control *c, const struct conf_syn_keys *keys)
+{
+	uint32_t n = keys->n;
+	/* The last but one: hosts that do not know the newest yet have it, in the last place. */
+	uint32_t make = n > 1 ? n - 2 : 0;
+	int64_t wall = wall_less_tai();
+
+	if (c->n_secrets == n && c->make == make && c->wall_ns == wall &&
+	    memcmp(c->secrets, keys->secrets, sizeof(c->secrets)) == 0)
+		return;
+	memcpy(c->secrets, keys->secrets, sizeof(c->secrets));
+	c->wall_ns = wall;
+	__atomic_store_n(&c->make, make, __ATOMIC_RELEASE);
+	__atomic_store_n(&c->n_secrets, n, __ATOMIC_RELEASE);
+	syn_renew(c);
+}
+
+/* Those of the file; or one that nobody else knows, as long as there is one to keep. */
+static int syn_secrets(struct hg_syn_control *c, const struct conf_syn_keys *keys, struct err *err)
+{
+	struct conf_syn_keys own = { .n = 1 };
+
+	if (keys->n)
+		dp_syn_set_secrets(c, keys);
+	if (keys->n || (c->n_secrets && !(c->flags & HG_SYN_FLEET)))
+		return 0;
+	if (getrandom(&own.secrets[0], sizeof(own.secrets[0]), 0) !=
+	    (ssize_t)sizeof(own.secrets[0]))
+		return err_set(err, -EIO, "'xdp guard syn-cookies': no random key: %m");
+	dp_syn_set_secrets(c, &own);
+	return 0;
 }
 
 void dp_syn_carry(struct dp *dp)
@@ -212,11 +238,15 @@ void dp_syn_carry(struct dp *dp)
 						       : NULL;
 	struct hg_syn_control *to = dp->maps[DP_MAP_SYN_CONTROL].mem;
 
-	if (!from || !to || !has_keys(from))
+	if (!from || !to || !from->n_secrets)
 		return;
-	memcpy(to->keys, from->keys, sizeof(to->keys));
-	to->key = from->key;
+	memcpy(to->secrets, from->secrets, sizeof(to->secrets));
+	to->flags = from->flags;
+	to->make = from->make;
+	to->n_secrets = from->n_secrets;
+	to->wall_ns = from->wall_ns;
 	to->check_until = from->check_until;
+	syn_renew(to);
 	if (dp->maps[DP_MAP_SYN_SERVICES].mem)
 		memcpy(dp->maps[DP_MAP_SYN_SERVICES].mem, dp->before->maps[DP_MAP_SYN_SERVICES].mem,
 		       dp->before->maps[DP_MAP_SYN_SERVICES].size);
@@ -226,16 +256,17 @@ void dp_syn_tick(struct dp *dp)
 {
 	struct hg_syn_control *c = dp->maps[DP_MAP_SYN_CONTROL].mem;
 	struct dp_syn *y = dp->syn;
-	uint64_t now = dp_clock(dp);
 
 	if (!c || !y)
 		return;
 	if (c->mode != HG_SYN_OFF) {
-		if (now - y->rotated_ns >= HG_SYN_KEY_S * 1000000000ull) {
-			y->rotated_ns = now;
-			syn_rotate(c);
+		int64_t wall = wall_less_tai();
+
+		if (c->wall_ns != wall) { /* somebody has told the kernel of leap seconds */
+			c->wall_ns = wall;
+			syn_renew(c);
 		}
-	} else if (now - y->off_ns >= DRAIN_S * 1000000000ull) {
+	} else if (dp_clock(dp) - y->off_ns >= DRAIN_S * 1000000000ull) {
 		for (unsigned i = 0; i < y->n_ifs; i++)
 			dp_syn_detach(y->ifs[i]);
 		dp_syn_close(dp);
@@ -267,25 +298,21 @@ static uint32_t per_window(uint32_t rate, uint32_t shift, uint32_t hz)
 }
 
 static void syn_write(struct hg_syn_control *c, const struct conf_xdp_syn *syn,
-		      const struct sysctls *s, bool is_own, uint32_t hz)
+		      const struct dp_syn_sysctls *s, bool is_own, uint32_t hz)
 {
 	uint32_t shift = hg_tick_shift(hz / WINDOWS_PER_S);
 
 	c->flags = (is_own ? HG_SYN_OWN : 0) | (s->timestamps ? HG_SYN_TIMESTAMPS : 0) |
 		   (s->sack ? HG_SYN_SACK : 0) | (s->window_scaling ? HG_SYN_WSCALE : 0) |
-		   (s->ecn ? HG_SYN_ECN : 0);
+		   (s->ecn ? HG_SYN_ECN : 0) | (syn->keys.n ? HG_SYN_FLEET : 0);
 	c->window_shift = shift;
 	c->on_syns = per_window(syn->rate, shift, hz);
 	c->keep_syns = (c->on_syns + 1) / 2;
 	c->hold = HOLD_S * hz;
-	c->valid = 2 * HG_SYN_KEY_S * hz;
+	c->valid = DP_SYN_VALID_S * hz;
 	c->tick = hz;
 	c->rcv_wnd = window_of(s);
-	c->rcv_wscale = wscale_of(s);
-	if (!has_keys(c)) {
-		syn_rotate(c);
-		syn_rotate(c);
-	}
+	c->rcv_wscale = syn->keys.n ? HG_SYN_FLEET_WSCALE : wscale_of(s);
 	__atomic_store_n(&c->mode, syn->mode, __ATOMIC_RELEASE);
 }
 
@@ -295,7 +322,7 @@ static int syn_on(struct dp *dp, const struct conf *c, struct err *err)
 	int rc = 0;
 
 	if (!dp->syn->skel)
-		rc = syn_load(dp, dp->syn, err);
+		rc = dp_syn_load(dp, &dp->syn->skel, err);
 	return rc == 0 ? syn_attach(dp->syn, c, err) : rc;
 }
 
@@ -303,7 +330,7 @@ int dp_syn_configure(struct dp *dp, const struct conf *c, struct err *err)
 {
 	struct hg_syn_control *row = dp->maps[DP_MAP_SYN_CONTROL].mem;
 	const struct conf_xdp_syn *syn = &c->global.xdp_syn;
-	struct sysctls s;
+	struct dp_syn_sysctls s;
 	bool is_own;
 	int rc;
 
@@ -313,7 +340,7 @@ int dp_syn_configure(struct dp *dp, const struct conf *c, struct err *err)
 		syn_off(dp, row, c);
 		return 0;
 	}
-	rc = read_sysctls(&s, err);
+	rc = dp_syn_sysctls(&s, "'xdp guard syn-cookies'", err);
 	if (rc == -ENOENT && dp->syn && dp->syn->sysctls.syncookies)
 		s = dp->syn->sysctls;
 	else if (rc != 0)
@@ -322,18 +349,19 @@ int dp_syn_configure(struct dp *dp, const struct conf *c, struct err *err)
 		dp->syn = mem_zalloc(sizeof(*dp->syn));
 		if (!dp->syn)
 			return err_set(err, -ENOMEM, "out of memory");
-		dp->syn->rotated_ns = dp_clock(dp);
 	}
 	dp->syn->sysctls = s;
-	is_own = dp->syn->skel || kernel_takes_ours();
+	is_own = dp->syn->skel || dp_syn_kernel_takes();
 	rc = is_own ? syn_on(dp, c, err) : 0;
+	if (rc == 0)
+		rc = syn_secrets(row, &syn->keys, err);
 	if (rc != 0)
 		return rc;
 	if (!is_own)
 		dp_notice(dp,
 			  "SYN cookies: this kernel gives no connections to listeners from "
-			  "programs (Linux 6.9 does): their own cookies are used, without window "
-			  "scale and SACK%s",
+			  "programs (Linux 6.9 does): their own cookies are used for services of "
+			  "the L7 tier, without window scale and SACK%s",
 			  s.syncookies == 2 ? ""
 					    : ", when their queues are full "
 					      "(net.ipv4.tcp_syncookies = 2: always)");
@@ -346,9 +374,13 @@ bool dp_syn_is_on(const struct dp *dp, uint32_t service)
 	const struct hg_syn_control *c = dp->maps[DP_MAP_SYN_CONTROL].mem;
 	const struct hg_syn_service *s = dp->maps[DP_MAP_SYN_SERVICES].mem;
 
-	if (!c || !s || service >= dp->t.max_services || c->mode == HG_SYN_OFF ||
-	    dp->services[service].row.mode != HG_MODE_LOCAL ||
-	    dp->services[service].row.key.proto != IPPROTO_TCP)
+	const struct hg_service *row;
+
+	if (!c || !s || service >= dp->t.max_services || c->mode == HG_SYN_OFF)
+		return false;
+	row = &dp->services[service].row;
+	if ((row->mode != HG_MODE_LOCAL && !(row->flags & HG_SVC_SYN_COOKIES)) ||
+	    row->key.proto != IPPROTO_TCP)
 		return false;
 	return c->mode == HG_SYN_ON || jiffies_of(dp_now_ns(), dp->t.hz) < s[service].on_until;
 }

@@ -220,7 +220,8 @@ static uint8_t flags_of(const struct conf_proxy *px)
 	};
 
 	return (px->affinity < ARRAY_SIZE(flags) ? flags[px->affinity] : 0) |
-	       (px->track == CONF_TRACK_ON ? HG_SVC_TRACK_ON : 0);
+	       (px->track == CONF_TRACK_ON ? HG_SVC_TRACK_ON : 0) |
+	       (px->guard.has_cookies ? HG_SVC_SYN_COOKIES : 0);
 }
 
 /* What of a row the configuration says. */
@@ -261,6 +262,10 @@ static int service_want(struct sync *s, const struct conf_proxy *px, const struc
 			rc == -ENOSPC
 				? "no room for more services: restart to make the tables larger"
 				: "out of memory");
+	if ((svc->row.flags ^ want->flags) & HG_SVC_SYN_COOKIES) {
+		svc->row.flags ^= HG_SVC_SYN_COOKIES;
+		s->dp->are_services_dirty = true;
+	}
 	if (svc->row.mode != want->mode || (svc->row.flags ^ want->flags) & ~HG_SVC_GUARDED ||
 	    svc->row.cid_offset != want->cid_offset || svc->row.cid_len != want->cid_len) {
 		svc->row.mode = want->mode;
