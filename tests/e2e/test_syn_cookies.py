@@ -3,11 +3,13 @@
 
 import json
 import re
+import secrets
 import socket
+import struct
 import time
 
 import pytest
-from conftest import (BUILD, SLOW, ScriptedServer, connect, http_status, keepalive_server, raw, run_cli,
+from conftest import (BUILD, SLOW, HostSocket, ScriptedServer, connect, http_status, keepalive_server, raw, run_cli,
                       wait_addresses, wait_for)
 
 EDGE, EDGE6, CLIENT, CLIENT6 = "10.30.0.1", "fd00:30::1", "10.30.0.2", "fd00:30::2"
@@ -221,3 +223,67 @@ def test_the_listeners_cookies_for_older_kernels(net, daemon):
         assert service(d, addr)["cookies_sent"] >= 21 and service(d, addr)["cookies_invalid"] == 0
     flood(net, 20_000, 0.5, EDGE, "-a").wait()
     wait_for("invalid answers", lambda: service(d)["cookies_invalid"] > 1000)
+
+
+# --- the same keys on several hosts ---------------------------------------------------------------------------
+
+STRANGER = "10.30.0.77"  # nobody's address: no kernel answers for it
+
+
+def checksum(data):
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    return ~(total % 0xffff) & 0xffff
+
+
+class Stranger:
+    """A client that is no kernel's: it answers when the test says so."""
+
+    def __init__(self, net):
+        self.sock = HostSocket.make(net.client, socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x800))
+        self.sock.bind(("eth0", 0x800))
+        self.sock.settimeout(2)
+        own = json.loads(net.client.run("ip -j link show eth0").stdout)[0]["address"]
+        net.edge.run(f"ip neigh replace {STRANGER} lladdr {own} dev eth0")
+        self.eth = bytes.fromhex(net.mac.replace(":", "") + own.replace(":", "")) + b"\x08\x00"
+        self.ends = socket.inet_aton(STRANGER) + socket.inet_aton(EDGE)
+
+    def send(self, port, seq, ack, flags, data=b""):
+        tcp = struct.pack("!HHIIBBHHH", port, 80, seq, ack, 0x50, flags, 0x4000, 0, 0) + data
+        pseudo = self.ends + struct.pack("!HH", 6, len(tcp))
+        tcp = tcp[:16] + struct.pack("!H", checksum(pseudo + tcp + b"\0" * (len(tcp) % 2))) + tcp[18:]
+        ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), 1, 0x4000, 64, 6, 0) + self.ends
+        self.sock.send(self.eth + ip[:10] + struct.pack("!H", checksum(ip)) + ip[12:] + tcp)
+
+    def receive(self, port, wanted):
+        """The next packet to the port with one of these flags: sequence number and data. None: none came."""
+        try:
+            while True:
+                f = self.sock.recv(2000)
+                if f[30:34] == self.ends[:4] and struct.unpack("!H", f[36:38])[0] == port and f[47] & wanted:
+                    return struct.unpack("!I", f[38:42])[0], f[34 + (f[46] >> 4) * 4:14 + struct.unpack("!H", f[16:18])[0]]
+        except TimeoutError:
+            return None
+
+
+def test_another_host_with_the_same_keys_takes_the_cookie(net, daemon):
+    """Its tables are new, no flood has come to it, and the client's first packet gets lost on the way: data brings the cookie."""
+    keys, others = net.dir / "keys", net.dir / "others"
+    keys.write_text(f"{secrets.token_hex(32)}\n", encoding="ascii")
+    others.write_text(f"{secrets.token_hex(32)}\n", encoding="ascii")
+    client = Stranger(net)
+    d = daemon(net.edge, conf(f"xdp guard syn-cookies on keys {keys}"))
+    client.send(5001, 1000, 0, 0x02)
+    client.send(5002, 1000, 0, 0x02)
+    cookies = {port: client.receive(port, 0x02)[0] for port in (5001, 5002)}
+    assert service(d)["cookies_sent"] == 2
+    for path, port, is_taken in ((others, 5002, False), (keys, 5001, True)):
+        d.stop()
+        run_cli(net.edge, "detach", "eth0")
+        d = daemon(net.edge, conf(f"xdp guard syn-cookies auto keys {path}"))
+        client.send(port, 1001, cookies[port] + 1 & 0xffffffff, 0x18, GET)
+        if is_taken:
+            assert client.receive(port, 0x08)[1].startswith(b"HTTP/1.1 200")
+        else:
+            assert client.receive(port, 0x04)
+        assert service(d)["cookies_sent"] == 0
+    client.sock.close()
