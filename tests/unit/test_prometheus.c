@@ -35,6 +35,12 @@ const char *cmd_arg(const struct cmd *c, unsigned i)
 void cmd_say(struct cmd *c, const char *fmt, ...)
 {
 }
+void cmd_tell(struct cmd *c, const char *fmt, ...)
+{
+}
+void cmd_data(struct cmd *c, const char *fmt, ...)
+{
+}
 void ctl_server_changed(struct ctl *c, struct server *s)
 {
 	n_changed++;

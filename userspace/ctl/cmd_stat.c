@@ -107,9 +107,9 @@ int cmd_clear_counters_server(struct cmd *c)
 {
 	struct server *s = cmd_find_server(c, cmd_arg(c, 0), NULL);
 
-	if (s)
-		cmd_say(c, metrics_clear_backend_row(c->ctl->metrics, &s->stats) == 0
-				   ? "Server counters cleared."
-				   : "Out of memory.");
+	if (s && metrics_clear_backend_row(c->ctl->metrics, &s->stats) == 0)
+		cmd_tell(c, "Server counters cleared.");
+	else if (s)
+		cmd_say(c, "Out of memory.");
 	return 0;
 }
