@@ -32,6 +32,42 @@ struct {
 	__type(value, struct hg_nat_line);
 } nat_lines SEC(".maps");
 
+/* Tickets, by row. Writer: this program; control thread takes them away. Miss: by the row. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HG_NAT_CONNS_MIN);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_nat_ticket);
+} nat_tickets SEC(".maps");
+
+/* How old they are, by row. Writer: this program. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HG_NAT_TICK_LINES(HG_NAT_CONNS_MIN));
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_nat_ticks);
+} nat_ticks SEC(".maps");
+
+/* Rows of tickets by the client's side. Writer: this program; control thread clears words. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HG_NAT_HINT_LINES(HG_NAT_CONNS_MIN));
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_nat_hints);
+} nat_hints SEC(".maps");
+
+/* What tickets of one service, server and router have in common. Writer: this program; control thread frees. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HG_NAT_PATHS(HG_NAT_CONNS_MIN));
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hg_nat_path);
+} nat_paths SEC(".maps");
+
 /* First fragments that later ones follow, to a row: words as in `nat_lines`, the tick. Writer: this program. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

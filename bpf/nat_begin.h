@@ -217,7 +217,7 @@ INLINE u32 nat_open_family(struct xdp_md *ctx, u64 what, u32 id, bool v6)
 	k.dport = 0;
 	__builtin_memcpy(k.src, be->addr, 16);
 	nat_source(n, be, hash, k.dst);
-	claim = nat_claim(&k, n->port_first, n->n_ports);
+	claim = nat_claim(&k, n->port_first, n->n_ports, id);
 	row = (u32)claim;
 	c = bpf_map_lookup_elem(&nat_conns, &row);
 	a = bpf_map_lookup_elem(&nat_addrs, &row);

@@ -119,7 +119,7 @@ INLINE int icmp_send_family(struct pkt *p, const struct hg_nat_conn *c, u32 quot
 	union hg_neigh own = { .word = READ_ONCE(c->own.word) };
 
 	if (!be || p->drop != HG_DROP_INTERNAL)
-		return nat_report(p, NULL, c->service, back, 0);
+		return nat_report(p, 0, c->service, back, 0);
 	nat_capture_in(p, c);
 	if (!back) {
 		ifindex = be->ifindex;
@@ -135,7 +135,7 @@ INLINE int icmp_send_family(struct pkt *p, const struct hg_nat_conn *c, u32 quot
 		nat_send(p, ifindex);
 		count_event(HG_EVENT_ICMP_ERROR);
 	}
-	return nat_report(p, c, c->service, back, ifindex);
+	return nat_report(p, c->backend, c->service, back, ifindex);
 }
 
 /* The error of `what` is about the connection in `row`. */
@@ -152,10 +152,10 @@ GLOBAL int nat_icmp_send(struct xdp_md *ctx, u64 what, u32 row, u32 quote)
 	if (what & NAT_V6)
 		return nat_read(&p, what, true, &l4)
 			       ? icmp_send_family(&p, c, QUOTE_OFF(quote), true, quote & QUOTE_BACK)
-			       : nat_report(&p, NULL, c->service, false, 0);
+			       : nat_report(&p, 0, c->service, false, 0);
 	return nat_read(&p, what, false, &l4)
 		       ? icmp_send_family(&p, c, QUOTE_OFF(quote), false, quote & QUOTE_BACK)
-		       : nat_report(&p, NULL, c->service, false, 0);
+		       : nat_report(&p, 0, c->service, false, 0);
 }
 
 INLINE int nat_icmp_family(struct pkt *p, bool v6)

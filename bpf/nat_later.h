@@ -72,7 +72,7 @@ INLINE int nat_later_family(struct pkt *p, u64 what, bool v6)
 			return report(p);
 		}
 		pkt_drop(p, HG_DROP_FRAGMENT);
-		return nat_report(p, NULL, NAT_SERVICE(what), false, 0);
+		return nat_report(p, 0, NAT_SERVICE(what), false, 0);
 	}
 	count_event(HG_EVENT_FRAG_FOLLOWED);
 	nat_capture_in(p, c);
@@ -83,7 +83,7 @@ INLINE int nat_later_family(struct pkt *p, u64 what, bool v6)
 			nat_send(p, ifindex);
 		}
 	}
-	return nat_report(p, c, c->service, back, ifindex);
+	return nat_report(p, c->backend, c->service, back, ifindex);
 }
 
 /* A later fragment for a NAT service, or with NAT_TO_CLIENT perhaps of one. */

@@ -9,6 +9,7 @@
 
 #include "bpf/conn_count.h"
 #include "bpf/maps_common.h"
+#include "bpf/nat_ticket.h"
 #include "bpf/stage_flow.h"
 #include "bpf/stage_service.h"
 
@@ -146,6 +147,7 @@ GLOBAL u32 nat_take(u32 row, u32 life, u32 now)
 {
 	struct hg_nat_conn *c = bpf_map_lookup_elem(&nat_conns, &row);
 	struct hg_nat_addrs *a = bpf_map_lookup_elem(&nat_addrs, &row);
+	struct hg_nat_ticket *t;
 	struct hg_flow_key k;
 	u64 hash;
 
@@ -156,6 +158,10 @@ GLOBAL u32 nat_take(u32 row, u32 life, u32 now)
 		return true;
 	if (hg_nat_is_counted(HG_NAT_STATE(life)))
 		nat_count(c, -1);
+	/* Its hint stays: there is no stack for it here, and whoever needs the place sees that it is wrong. */
+	t = bpf_map_lookup_elem(&nat_tickets, &row);
+	if (t)
+		__sync_lock_test_and_set(&t->word, 0);
 	nat_client_key(c, a, &k);
 	hash = hg_flow_hash(&k, ro.hash_seed);
 	nat_line_swap(hash, HG_NAT_WORD(hash, row), 0);
@@ -204,7 +210,12 @@ INLINE u32 nat_next(u32 state, u32 flags)
 	return state;
 }
 
-/* The state after a packet with these TCP flags (none for UDP); HG_NAT_FREE: the connection is over. */
+/*
+ * The state after a packet with these TCP flags (none for UDP); HG_NAT_FREE: the connection is over. With NAT_MOVED tickets
+ * have to follow.
+ */
+#define NAT_MOVED 0x100u
+
 GLOBAL u32 nat_step(u32 row, u32 flags)
 {
 	struct hg_nat_conn *c = bpf_map_lookup_elem(&nat_conns, &row);
@@ -230,16 +241,19 @@ GLOBAL u32 nat_step(u32 row, u32 flags)
 		counts = hg_nat_is_counted(next) - hg_nat_is_counted(state);
 		if (counts)
 			nat_count(c, counts);
-		return next;
+		return nat_is_established(life) || nat_is_established(HG_NAT_LIFE(next, 0))
+			       ? next | NAT_MOVED
+			       : next;
 	}
 	return HG_NAT_STATE(life); /* others keep it young */
 }
 
 /* --- ports -------------------------------------------------------------------------------------------- */
 
-#define NAT_PROBES_OWN 32
-#define NAT_PROBES     96
-#define NAT_STRIDE     7919 /* a prime: visits every port of a smaller range */
+#define NAT_PROBES_OWN	32 /* one after the other */
+#define NAT_PROBES_REST 64 /* and anywhere: among rows that nobody has */
+#define NAT_PROBES	128 /* then also among those that rest */
+#define NAT_STRIDE	7919 /* a prime: visits every port of a smaller range */
 
 /* May a newcomer have the row? `pressed`: ports are short. */
 INLINE bool nat_may_take(u32 life, u32 idle_ticks, u32 now, bool pressed)
@@ -290,12 +304,14 @@ GLOBAL u32 nat_port_taken(struct hg_flow_key *k, u32 port)
 /*
  * A row, in state CLAIMED, for a connection that the backend answers as `k` but for dport, which is the port
  * found: in the lower half the row, above it the port; 0: none. Each CPU begins in its own part of the range
- * and goes round in it, so CPUs do not meet and a port rests for as long as possible; then anywhere.
+ * and goes round in it for each backend `id`, so CPUs do not meet, a port rests for as long as possible, and rows that are in
+ * use lie side by side, four tickets to a cache line; then anywhere.
  */
-GLOBAL u64 nat_claim(struct hg_flow_key *k, u32 first, u32 n)
+GLOBAL u64 nat_claim(struct hg_flow_key *k, u32 first, u32 n, u32 id)
 {
 	u32 cpu = bpf_get_smp_processor_id(), now = tick_now(), part, base, off, row, life, i;
-	struct hg_cpu *mine = bpf_map_lookup_elem(&xdp_cpus, &cpu);
+	u32 index = id * ro.n_cpus + cpu;
+	struct hg_backend_counters *mine = bpf_map_lookup_elem(&xdp_backends, &index);
 	struct hg_nat_conn *c;
 	bool pressed;
 	u64 cursor;
@@ -309,9 +325,9 @@ GLOBAL u64 nat_claim(struct hg_flow_key *k, u32 first, u32 n)
 	cursor = mine->nat_cursor;
 #pragma clang loop unroll(disable)
 	for (i = 0; i < NAT_PROBES; i++) {
-		pressed = i >= NAT_PROBES_OWN;
+		pressed = i >= NAT_PROBES_REST;
 		cursor++;
-		if (pressed)
+		if (i >= NAT_PROBES_OWN)
 			off = (u32)(cursor * NAT_STRIDE) % n;
 		else
 			off = (part * cpu + (u32)cursor % part) % n;

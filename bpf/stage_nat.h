@@ -32,9 +32,8 @@ INLINE void nat_capture_in(struct pkt *p, const struct hg_nat_conn *c)
 					p->tap, 0);
 }
 
-/* The same as report() with the rows that the connection names; `ifindex`: where the packet goes if it goes. */
-INLINE int nat_report(const struct pkt *p, const struct hg_nat_conn *c, u32 service, bool back,
-		      u32 ifindex)
+/* The same as report() with the rows of `service` and `backend`, 0: none; `ifindex`: where the packet goes if it goes. */
+INLINE int nat_report(const struct pkt *p, u32 backend, u32 service, bool back, u32 ifindex)
 {
 	u32 cpu = bpf_get_smp_processor_id(), row = service * ro.n_cpus + cpu;
 	bool sent = p->verdict == HG_VERDICT_TX || p->verdict == HG_VERDICT_REDIRECT;
@@ -52,8 +51,8 @@ INLINE int nat_report(const struct pkt *p, const struct hg_nat_conn *c, u32 serv
 			count_dropped(s, p->drop);
 		s->answered += p->verdict == HG_VERDICT_REPLY;
 	}
-	if (c && sent) {
-		row = c->backend * ro.n_cpus + cpu;
+	if (backend && sent) {
+		row = backend * ro.n_cpus + cpu;
 		b = bpf_map_lookup_elem(&xdp_backends, &row);
 		if (b && back) {
 			b->rsp_packets++;
@@ -64,9 +63,9 @@ INLINE int nat_report(const struct pkt *p, const struct hg_nat_conn *c, u32 serv
 			b->syns += p->syn;
 		}
 	}
-	if (unlikely(p->tap))
+	if (!p->plain && unlikely(p->tap))
 		capture_packet(p->ctx,
-			       CAP_SERVICE(service) | CAP_BACKEND(c ? c->backend : 0) |
+			       CAP_SERVICE(service) | CAP_BACKEND(backend) |
 				       CAP_VERDICT(p->verdict) | CAP_DROP(p->drop),
 			       p->tap, nat_capture_out(p, ifindex));
 	switch (p->verdict) {
@@ -174,13 +173,16 @@ INLINE bool nat_link(struct pkt *p, const union hg_neigh *to, const u8 *from)
 /* The steady path: an open connection that was renewed not long ago, no flag that changes anything. */
 INLINE bool nat_alive(const struct hg_nat_conn *c, u32 row, u32 flags, bool udp)
 {
-	u32 life = READ_ONCE(c->life);
+	u32 life = READ_ONCE(c->life), state;
 
 	if (likely(HG_NAT_STATE(life) == (udp ? HG_NAT_UDP : HG_NAT_OPEN) &&
 		   tick_age(life, tick_now()) * 8 <= c->idle_ticks &&
 		   !(flags & (NAT_FIN | NAT_SYN | NAT_RST))))
 		return true;
-	return nat_step(row, flags) != HG_NAT_FREE;
+	state = nat_step(row, flags);
+	if (state & NAT_MOVED)
+		nat_ticket_follow(row);
+	return state != HG_NAT_FREE;
 }
 
 /* Is the packet of this connection, sent by the one and to the other? `ports`: theirs, side by side. */
@@ -262,22 +264,24 @@ INLINE int nat_out_family(struct xdp_md *ctx, u64 what, bool v6)
 	pkt_drop(&p, HG_DROP_BAD_HEADER);
 	if (!nat_read(&p, what, v6, &l4) || !frame_macs(&p, &from, &own) ||
 	    !nat_read_flags(&p, l4, NAT_PROTO(what), &flags))
-		return nat_report(&p, NULL, service, false, 0);
+		return nat_report(&p, 0, service, false, 0);
 	c = nat_conn_of(&p, what, flags, v6);
 	if (unlikely(!c)) {
 		if (nat_may_begin(&p))
 			return NOT_HANDLED;
 		pkt_drop(&p, HG_DROP_NAT_UNKNOWN);
-		return nat_report(&p, NULL, service, false, 0);
+		return nat_report(&p, 0, service, false, 0);
 	}
-	if (unlikely(c->client.word != from.word || c->ifindex != ctx->ingress_ifindex))
+	if (unlikely(c->client.word != from.word || c->ifindex != ctx->ingress_ifindex)) {
 		nat_learn_link(c, ctx, from.word, own.word);
+		nat_ticket_relink(c->row);
+	}
 	nat_capture_in(&p, c);
 	id = c->backend;
 	be = bpf_map_lookup_elem(&backends, &id);
 	if (unlikely(!be)) {
 		pkt_drop(&p, HG_DROP_INTERNAL);
-		return nat_report(&p, c, service, false, 0);
+		return nat_report(&p, c->backend, service, false, 0);
 	}
 	neigh.word = READ_ONCE(be->neigh.word);
 	if (unlikely(!(neigh.state & HG_NEIGH_OK))) {
@@ -291,7 +295,7 @@ INLINE int nat_out_family(struct xdp_md *ctx, u64 what, bool v6)
 		if (nat_rewrite(&p, l4, c, v6, false) && nat_link(&p, &neigh, be->src_mac))
 			nat_send(&p, be->ifindex);
 	}
-	return nat_report(&p, c, service, false, be->ifindex);
+	return nat_report(&p, c->backend, service, false, be->ifindex);
 }
 
 /* A packet for a NAT service, verdict and all; NOT_HANDLED: a connection would begin, see nat_packet(). */
@@ -315,7 +319,7 @@ GLOBAL int nat_started(struct xdp_md *ctx, u64 what, u32 why)
 	p.tap = what & NAT_TAP ? TAP_ASK : 0;
 	p.syn = NAT_PROTO(what) == IPPROTO_TCP;
 	pkt_drop(&p, why);
-	return nat_report(&p, NULL, NAT_SERVICE(what), false, 0);
+	return nat_report(&p, 0, NAT_SERVICE(what), false, 0);
 }
 
 /* --- towards the client ------------------------------------------------------------------------------- */
@@ -367,7 +371,7 @@ INLINE int nat_back_family(struct xdp_md *ctx, u64 what, bool v6)
 		if (nat_rewrite(&p, l4, c, v6, true) && nat_link(&p, &neigh, own.mac))
 			nat_send(&p, c->ifindex);
 	}
-	return nat_report(&p, c, c->service, true, c->ifindex);
+	return nat_report(&p, c->backend, c->service, true, c->ifindex);
 }
 
 /* A packet that may be a backend's answer: verdict and all, PASS_NOT_OURS when it is none. */

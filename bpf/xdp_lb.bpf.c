@@ -14,6 +14,7 @@
 #include "bpf/stage_icmp.h"
 #include "bpf/stage_forward.h"
 #include "bpf/stage_nat.h"
+#include "bpf/nat_quick.h"
 #include "bpf/nat_later.h"
 #include "bpf/nat_icmp.h"
 #include "bpf/reset.h"
@@ -180,16 +181,26 @@ INLINE int lb_local(struct pkt *p, bool v6)
 /* One copy per address family: what is constant in a family costs nothing in its copy. */
 INLINE int lb_family(struct pkt *p, bool v6)
 {
+	int action;
+
 	if (unlikely(!stage_service(p, v6))) {
 		if (unlikely(p->verdict == VERDICT_AGAIN))
 			return lb_odd_packet(p->ctx);
-		if (unlikely(nat_may_be_back(p, v6, false)))
-			return nat_packet(p->ctx, nat_what(p, v6, 0) | NAT_TO_CLIENT);
+		if (nat_may_be_back(p, v6, false)) {
+			action = v6 ? NOT_HANDLED : nat_quick_back(p);
+			return action != NOT_HANDLED
+				       ? action
+				       : nat_packet(p->ctx, nat_what(p, v6, 0) | NAT_TO_CLIENT);
+		}
 	} else if (stage_guard(p, v6)) {
 		if (!stage_local(p, v6)) /* no plain packet has a fault */
 			return lb_local(p, v6);
-		if (unlikely(p->svc->mode == HG_MODE_NAT))
-			return nat_packet(p->ctx, nat_what(p, v6, p->svc->id));
+		if (p->svc->mode == HG_MODE_NAT) {
+			action = v6 ? NOT_HANDLED : nat_quick_out(p);
+			return action != NOT_HANDLED
+				       ? action
+				       : nat_packet(p->ctx, nat_what(p, v6, p->svc->id));
+		}
 		if (stage_select(p, v6))
 			stage_forward(p, v6, true);
 		if (likely(p->verdict == HG_VERDICT_TX))

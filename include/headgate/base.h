@@ -13,7 +13,7 @@
  * Bumped with every change of a map's key, value or meaning. A daemon adopts pinned maps only when
  * their `meta` map holds the same number; otherwise it loads beside them and switches over.
  */
-#define HG_ABI_VERSION 15
+#define HG_ABI_VERSION 16
 
 /* Where pins live, below a bpffs. */
 #define HG_PIN_DIR "headgate"

@@ -45,7 +45,8 @@ struct hg_backend_counters {
 #define X(name, help) __u64 name;
 	HG_BACKEND_COUNTERS(X)
 #undef X
-	__u64 pad[2];
+	__u64 nat_cursor; /* no counter: of the NAT ports that this CPU tries first for this backend */
+	__u64 pad;
 } __attribute__((aligned(HG_CACHE_LINE)));
 HG_ASSERT_LAYOUT(struct hg_backend_counters, 64);
 

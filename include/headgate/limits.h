@@ -42,7 +42,7 @@
  * to match: `services` 2 x (service_mask + 1), `xdp_services` max_services x n_cpus, `backends`
  * max_backends, `xdp_backends` max_backends x n_cpus, `xdp_verdicts` and `xdp_cpus` n_cpus, `flows`
  * flow_mask + 1, `fragments` fragment_mask + 1, `deny_index` deny_mask + 1, `nat_conns` and `nat_addrs` nat_mask + 1, `nat_lines` nat_line_mask + 1,
- * `nat_fragments` fragment_mask + 1,
+ * `nat_tickets` nat_mask + 1, `nat_ticks`, `nat_hints` and `nat_paths` as HG_NAT_TICK_LINES(), HG_NAT_HINT_LINES() and HG_NAT_PATHS() of that, `nat_fragments` fragment_mask + 1,
  * `nat_services`, `live_services` and `syn_services` max_services, `live_backends` max_backends. A lookup beyond a map's end is a named drop, an uncounted
  * packet or a flow that is not remembered, never an access.
  */
@@ -182,9 +182,8 @@ struct hg_bucket {
 struct hg_cpu {
 	struct hg_bucket learn, icmp, events;
 	__u64 events_written, events_skipped; /* drops in `drop_events`, and those beyond the rate */
-	__u64 nat_cursor; /* of the NAT ports this CPU tries first */
 	__u64 nat_fragment; /* hash of the first fragment at hand */
-	__u64 pad[6];
+	__u64 pad[7];
 } __attribute__((aligned(HG_CACHE_LINE)));
 HG_ASSERT_LAYOUT(struct hg_cpu, 128);
 

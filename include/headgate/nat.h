@@ -8,7 +8,7 @@
  * Who writes what: `life` changes by compare and swap only, from any CPU and the control thread. The one
  * who moves it between a counted state and one that is not changes the counts, so they are exact. The rest is
  * written by whoever holds the row in state CLAIMED, but `client`, `own` and `ifindex`, which follow the
- * client's packets.
+ * client's packets. Packets of established connections of IPv4 go by copies of what they need ("Tickets").
  */
 #ifndef HEADGATE_NAT_H
 #define HEADGATE_NAT_H
@@ -91,11 +91,83 @@ HG_ASSERT_LAYOUT(struct hg_nat_line, 64);
 #define HG_NAT_ROW_BITS	       24
 #define HG_NAT_WORD(hash, row) (((hash) & ~0xffffffull) | (__u64)((row) + 1))
 
-#define HG_NAT_CONNS_MIN     64
-#define HG_NAT_CONNS_DEFAULT 131072 /* 8 MiB, as much of addresses, and 2 MiB of lines */
-#define HG_NAT_CONNS_MAX     (1 << 22) /* 512 MiB with addresses */
+/*
+ * Tickets: what the packets of an established connection of IPv4 need, so that they do not touch its row: one word by row, as few
+ * bytes as can be, for the second-level cache is what NAT's packets wait for. Without a ticket a packet goes by the row, so one
+ * may be missing at any time, but none may be there that is not its connection's:
+ *  - a ticket and its path have the connection's whole key; the edge's port follows from the row's number;
+ *  - who gives a ticket does so first and then looks at the row's life once more, who moves the row out of its established
+ *    state does that first and then takes the ticket away: of two at once the last one sees what the other did.
+ * A ticket is as old as its row (`nat_ticks`), and what is old goes by the row, which renews both.
+ */
+struct hg_nat_ticket {
+	__u64 word; /* client's address:32, client's port:16, both as they lie, from the lowest bits; path + 1:16. 0: none */
+};
+HG_ASSERT_LAYOUT(struct hg_nat_ticket, 8);
+
+#define HG_NAT_TICKET_CLIENT(addr, port) ((__u64)(addr) | (__u64)(port) << 32)
+#define HG_NAT_TICKET(client, path)	 ((client) | (__u64)((path) + 1) << 48)
+#define HG_NAT_TICKET_PATH(word)	 ((__u32)((word) >> 48) - 1)
+
+/* Map `nat_ticks`: the ticks of the rows' lives, where there are tickets. */
+#define HG_NAT_TICKS 32
+struct hg_nat_ticks {
+	__u16 tick[HG_NAT_TICKS];
+} __attribute__((aligned(HG_CACHE_LINE)));
+HG_ASSERT_LAYOUT(struct hg_nat_ticks, 64);
+
+/*
+ * Map `nat_hints`: rows by the client's side, in half a cache line or the other half. A word is a row, but never row 0, under as
+ * many bits of hash as are left; 0: free. The ticket decides, so words may be wrong and are lost without harm.
+ */
+#define HG_NAT_HINTS 8
+struct hg_nat_hints {
+	__u32 word[HG_NAT_HINTS];
+} __attribute__((aligned(32)));
+HG_ASSERT_LAYOUT(struct hg_nat_hints, 32);
+
+/* A path is written by the program that takes it, used as long as any ticket names it, and freed by the sweep. */
+enum hg_nat_path_state {
+	HG_NAT_PATH_FREE,
+	HG_NAT_PATH_FILLING, /* program */
+	HG_NAT_PATH_READY, /* program; the sweep, when a ticket names what it took for unused */
+	HG_NAT_PATH_RETIRING, /* sweep: gets no new tickets; free if none names it after another pass */
+};
+
+/* What many connections have in common; `state` and `seen` apart, written once. */
+struct hg_nat_path {
+	__be32 vip; /* the key of a client's packet: one word */
+	__be16 vip_port;
+	__u8 proto;
+	__u8 pad0;
+	__be32 backend, edge; /* as a backend's packet has them: one word */
+	__be16 backend_port;
+	__u16 backend_id;
+	__u16 service;
+	__u16 idle_ticks;
+	union hg_neigh client, own; /* as of hg_nat_conn */
+	__u32 ifindex;
+	/* What the way to the backend adds to the sums, but for client's address and port and the edge's port. */
+	__u16 ip_base, l4_base;
+	__u32 base; /* of its rows: hg_nat_row(base, port) */
+	__u16 port_high; /* what the edge's ports, in host order, have beyond the bits of a row */
+	__u16 pad1;
+	__u32 state; /* enum hg_nat_path_state */
+	__u32 seen; /* sweep: a ticket named it in this pass */
+} __attribute__((aligned(HG_CACHE_LINE)));
+HG_ASSERT_LAYOUT(struct hg_nat_path, 64);
+
+#define HG_NAT_CONNS_MIN 64
+#define HG_NAT_CONNS_DEFAULT \
+	131072 /* 8 MiB, as much of addresses, 2 MiB of lines, 2.25 MiB of tickets */
+#define HG_NAT_CONNS_MAX (1 << 22) /* 634 MiB */
 /* Lines for so many rows: four words to a line of eight when all rows are taken. */
 #define HG_NAT_LINES(conns) ((conns) / 4)
+/* Halves of lines, as many words as rows. */
+#define HG_NAT_HINT_LINES(conns) ((conns) / HG_NAT_HINTS)
+#define HG_NAT_TICK_LINES(conns) ((conns) / HG_NAT_TICKS)
+/* A power of two, of which a ticket names 2^16 - 1. */
+#define HG_NAT_PATHS(conns) ((conns) / 16 < 32768 ? (conns) / 16 : 32768)
 
 /* Below the kernel's ip_local_port_range (32768 to 60999 unless changed), above the well-known ports. */
 #define HG_NAT_PORT_FIRST  10000
@@ -181,6 +253,14 @@ static inline __attribute__((always_inline)) __u32 hg_nat_base(const struct hg_f
 							       __u32 seed)
 {
 	return (__u32)(hg_flow_hash(k, seed) >> 16);
+}
+
+/* Where a client's row is looked for: line of `nat_hints` in the upper half, its bits of hash in the lower. */
+static inline __attribute__((always_inline)) __u64 hg_nat_hint(__u64 client, __be32 vip,
+							       __be16 vip_port, __u8 proto,
+							       __u32 seed)
+{
+	return hg_mix64(client | (__u64)vip_port << 48, vip ^ seed ^ (__u64)proto << 32);
 }
 
 /* `port`: the packet's destination port, in host order. */

@@ -142,37 +142,54 @@ static void fill_flows(struct hg_line *lines)
 	}
 }
 
-/* Sends the SYN of a flow from `client`; what the program makes of it says where the flow's answers come from. */
-static void nat_begin(struct xdp_bench_bpf *skel, struct bench_nat_flow *f, uint32_t client,
-		      uint16_t client_port)
+/* Runs `prog` on a packet that ends up in `out`. */
+static void nat_run(const struct bpf_program *prog, uint8_t *packet, size_t len, int repeat,
+		    uint8_t *out)
 {
-	uint8_t packet[BENCH_PACKET_MAX], out[BENCH_PACKET_MAX];
-	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = packet, .data_out = out,
-		    .data_size_out = sizeof(out), .repeat = 1);
-	int rc;
+	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = packet, .data_size_in = (uint32_t)len,
+		    .data_out = out, .data_size_out = BENCH_PACKET_MAX, .repeat = repeat);
+	int rc = bpf_prog_test_run_opts(bpf_program__fd(prog), &o);
 
-	o.data_size_in = (uint32_t)bench_packet(packet, false, VIP_NAT, true);
-	memcpy(packet + 26, &client, 4);
-	memcpy(packet + 34, &client_port, 2);
-	rc = bpf_prog_test_run_opts(bpf_program__fd(skel->progs.xdp_lb), &o);
 	if (rc || o.retval != 3) /* XDP_TX */
 		bench_die("a NAT connection does not begin", rc ? rc : EINVAL);
-	*f = (struct bench_nat_flow){ .client = client,
-				      .vip = htonl(0xc0000200 | VIP_NAT),
-				      .client_port = client_port,
-				      .vip_port = htons(80) };
-	memcpy(&f->edge, out + 26, 4);
-	memcpy(&f->backend, out + 30, 4);
+}
+
+/* Sends the SYN of flow i; what the program makes of it says where the flow's answers come from. */
+static void nat_begin(struct xdp_bench_bpf *skel, struct bench_nat_flow *f, uint32_t i)
+{
+	uint8_t packet[BENCH_PACKET_MAX], out[BENCH_PACKET_MAX];
+	const uint32_t client = BENCH_NAT_CLIENT(i);
+	const uint16_t port = BENCH_NAT_PORT(i);
+	size_t len = bench_packet(packet, false, VIP_NAT, true);
+
+	memcpy(packet + 26, &client, 4);
+	memcpy(packet + 34, &port, 2);
+	nat_run(skel->progs.xdp_lb, packet, len, 1, out);
 	memcpy(&f->edge_port, out + 34, 2);
-	memcpy(&f->backend_port, out + 36, 2);
+	f->backend = out[33]; /* as of BENCH_NAT_BACKEND() */
+}
+
+/* Answers and their ACKs: by the wrappers, which go through all flows. */
+static void nat_establish(struct xdp_bench_bpf *skel)
+{
+	uint8_t packet[BENCH_PACKET_MAX], out[BENCH_PACKET_MAX];
+	size_t len = bench_packet(packet, false, VIP_NAT, false);
+
+	skel->data->bench_flow_mask = BENCH_NAT_FLOWS - 1;
+	packet[47] = 0x12; /* SYN, ACK */
+	nat_run(skel->progs.bench_lb_nat_back, packet, len, BENCH_NAT_FLOWS, out);
+	packet[47] = 0x10;
+	nat_run(skel->progs.bench_lb_nat_out, packet, len, BENCH_NAT_FLOWS, out);
+	if (skel->bss->bench_nat_other)
+		bench_die("a NAT connection is not established", EINVAL);
 }
 
 void bench_nat(struct xdp_bench_bpf *skel)
 {
+	static struct bench_nat_flow begun[BENCH_NAT_FLOWS];
 	struct bench_nat_flow *flows = map(skel->maps.bench_nat_flows);
 	struct hg_nat_service *services = map(skel->maps.nat_services);
 	struct hg_nat_control *control = map(skel->maps.nat_control);
-	struct hg_nat_conn *conns = map(skel->maps.nat_conns);
 	const uint32_t n_ports = HG_NAT_PORT_LAST - HG_NAT_PORT_FIRST + 1;
 
 	services[(VIP_NAT - VIP) * 2] = (struct hg_nat_service){ .port_first = HG_NAT_PORT_FIRST,
@@ -181,10 +198,10 @@ void bench_nat(struct xdp_bench_bpf *skel)
 	control->port_first = HG_NAT_PORT_FIRST;
 	control->n_ports = n_ports;
 	for (uint32_t i = 0; i < BENCH_NAT_FLOWS; i++)
-		nat_begin(skel, &flows[i], 0x0a000000u | i, (uint16_t)(i * 7));
-	for (uint32_t i = 0; i < NAT_ROWS; i++)
-		if (conns[i].life)
-			conns[i].life = HG_NAT_LIFE(HG_NAT_OPEN, HG_NAT_TICK(conns[i].life));
+		nat_begin(skel, &begun[i], i);
+	for (uint32_t i = 0; i < BENCH_NAT_FLOWS; i++)
+		flows[i] = begun[BENCH_NAT_FLOW(i) & (BENCH_NAT_FLOWS - 1)];
+	nat_establish(skel);
 }
 
 static void fill_maps(struct xdp_bench_bpf *skel, uint32_t ifindex)
@@ -249,6 +266,10 @@ struct xdp_bench_bpf *bench_load(uint32_t ifindex)
 	bpf_map__set_max_entries(skel->maps.nat_conns, NAT_ROWS);
 	bpf_map__set_max_entries(skel->maps.nat_addrs, NAT_ROWS);
 	bpf_map__set_max_entries(skel->maps.nat_lines, HG_NAT_LINES(NAT_ROWS));
+	bpf_map__set_max_entries(skel->maps.nat_tickets, NAT_ROWS);
+	bpf_map__set_max_entries(skel->maps.nat_ticks, HG_NAT_TICK_LINES(NAT_ROWS));
+	bpf_map__set_max_entries(skel->maps.nat_hints, HG_NAT_HINT_LINES(NAT_ROWS));
+	bpf_map__set_max_entries(skel->maps.nat_paths, HG_NAT_PATHS(NAT_ROWS));
 	bpf_map__set_max_entries(skel->maps.nat_services, SERVICES);
 	bpf_map__set_max_entries(skel->maps.live_services, SERVICES);
 	bpf_map__set_max_entries(skel->maps.live_backends, 2 * BACKENDS + 1);

@@ -33,6 +33,7 @@ enum base_prog {
 	REWRITE,
 	REWRITE_NEW,
 	WRITE_NAT,
+	WRITE_ANSWER,
 	DROP,
 	REWRITE_DENIED,
 	N_BASE
@@ -46,6 +47,7 @@ static const char *const base_names[N_BASE] = {
 	[REWRITE] = "source rewrite",
 	[REWRITE_NEW] = "new source",
 	[WRITE_NAT] = "packet of NAT",
+	[WRITE_ANSWER] = "answer of NAT",
 	[DROP] = "bare drop",
 	[REWRITE_DENIED] = "denied source",
 };
@@ -58,6 +60,7 @@ enum extra {
 	SOURCES = 4, /* writes one of many sources first */
 	NEW_SOURCES = 8, /* writes a new source first */
 	NAT_PACKET = 16, /* writes addresses, ports and MACs first */
+	NAT_ANSWER = 64, /* likewise, to the client */
 	DENIED = 32, /* writes a denied source first; X is to the bare drop */
 };
 
@@ -114,11 +117,11 @@ static const struct bench_case cases[] = {
 	  1 << 16, VIP, .guard = DENY, .goal = 3.2 },
 	{ "x_nat_out_1", "nat, to the server, 1 flow", "bench_lb_nat_out", NAT_PACKET, 1, VIP_NAT,
 	  .goal = 0 },
-	{ "x_nat_back_1", "nat, to the client, 1 flow", "bench_lb_nat_back", NAT_PACKET, 1, VIP_NAT,
+	{ "x_nat_back_1", "nat, to the client, 1 flow", "bench_lb_nat_back", NAT_ANSWER, 1, VIP_NAT,
 	  .goal = 0 },
 	{ "x_nat_out_64k", "nat, to the server, 65,536 flows", "bench_lb_nat_out", NAT_PACKET,
 	  BENCH_NAT_FLOWS, VIP_NAT, .goal = 6 },
-	{ "x_nat_back_64k", "nat, to the client, 65,536 flows", "bench_lb_nat_back", NAT_PACKET,
+	{ "x_nat_back_64k", "nat, to the client, 65,536 flows", "bench_lb_nat_back", NAT_ANSWER,
 	  BENCH_NAT_FLOWS, VIP_NAT, .goal = 6 },
 	{ "x_denied_1", "denied, 1 of 1,048,576 prefixes", "bench_lb_v4_denied", DENIED, 1, VIP,
 	  .guard = DENY, .goal = 3 },
@@ -175,6 +178,7 @@ static void load(struct bench *b)
 	b->base[TWO_PAIRS] = bpf_program__fd(skel->progs.bench_two_pairs);
 	b->base[REWRITE] = bpf_program__fd(skel->progs.bench_rewrite);
 	b->base[WRITE_NAT] = bpf_program__fd(skel->progs.bench_write_nat);
+	b->base[WRITE_ANSWER] = bpf_program__fd(skel->progs.bench_write_answer);
 	b->base[DROP] = bpf_program__fd(skel->progs.bench_drop);
 	b->base[REWRITE_DENIED] = bpf_program__fd(skel->progs.bench_rewrite_denied);
 	b->base[REWRITE_NEW] = bpf_program__fd(skel->progs.bench_rewrite_new);
@@ -278,7 +282,7 @@ static struct summary summarise(const double *v, int n)
 }
 
 struct result {
-	double adjust, undo, rewrite[2], write_nat, write_denied;
+	double adjust, undo, rewrite[2], write_nat, write_answer, write_denied;
 	struct summary base[N_BASE], prog[N_CASES], x[N_CASES];
 };
 
@@ -298,6 +302,8 @@ static double extra_ns(const struct result *r, const struct bench_case *c)
 		ns += r->rewrite[1];
 	if (c->extra & NAT_PACKET)
 		ns += r->write_nat;
+	if (c->extra & NAT_ANSWER)
+		ns += r->write_answer;
 	if (c->extra & DENIED)
 		ns += r->write_denied;
 	return ns;
@@ -312,6 +318,7 @@ static void evaluate(const struct bench *b, struct result *r)
 	r->adjust = (r->base[TWO_PAIRS].mid - r->base[PAIR].mid) / 2;
 	r->undo = r->base[PAIR].mid - r->base[EMPTY].mid - r->adjust;
 	r->write_nat = r->base[WRITE_NAT].mid - r->base[EMPTY].mid;
+	r->write_answer = r->base[WRITE_ANSWER].mid - r->base[EMPTY].mid;
 	r->write_denied = r->base[REWRITE_DENIED].mid - r->base[DROP].mid;
 	r->rewrite[0] = r->base[REWRITE].mid - r->base[EMPTY].mid;
 	r->rewrite[1] = r->base[REWRITE_NEW].mid - r->base[EMPTY].mid;

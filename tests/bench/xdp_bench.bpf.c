@@ -201,8 +201,8 @@ int bench_lb_v6(struct xdp_md *ctx)
 }
 
 /*
- * NAT rewrites nearly everything, so its packets are written anew each time, in front of the balancer. Flows come one
- * after the other: where they lie in the tables is random anyway.
+ * NAT rewrites nearly everything, so its packets are written anew each time, in front of the balancer. Flows come in another
+ * order than they began in, in which their rows lie.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -220,18 +220,25 @@ INLINE void write_nat(struct xdp_md *ctx, bool back)
 	u32a *w = data + ETH_HLEN;
 	struct bench_nat_flow *f;
 	static u32 n;
-	u32 i = n++ & bench_flow_mask;
+	u32 at = n++ & bench_flow_mask, i = BENCH_NAT_FLOW(at) & bench_flow_mask;
 
-	f = bpf_map_lookup_elem(&bench_nat_flows, &i);
-	if (!f || data + ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr) > end)
+	if (data + ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr) > end)
 		return;
 	*(u64a *)data = back ? 0x04000000000002edull : 0x02000000000002edull;
 	*(u32a *)(data + 8) = 0x01;
 	w[2] = hg_be32(64 << 24 | IPPROTO_TCP << 16);
-	w[3] = back ? f->backend : f->client;
-	w[4] = back ? f->edge : f->vip;
-	w[5] = back ? f->backend_port | (u32)f->edge_port << 16
-		    : f->client_port | (u32)f->vip_port << 16;
+	if (!back) {
+		w[3] = BENCH_NAT_CLIENT(i);
+		w[4] = hg_be32(BENCH_NAT_VIP);
+		w[5] = BENCH_NAT_PORT(i) | (u32)hg_be16(80) << 16;
+		return;
+	}
+	f = bpf_map_lookup_elem(&bench_nat_flows, &at);
+	if (!f)
+		return;
+	w[3] = hg_be32(BENCH_NAT_BACKEND(f->backend));
+	w[4] = hg_be32(BENCH_NAT_EDGE);
+	w[5] = hg_be16(80) | (u32)f->edge_port << 16;
 }
 
 INLINE int nat_flow(struct xdp_md *ctx, bool back)
@@ -249,6 +256,13 @@ SEC("xdp")
 int bench_write_nat(struct xdp_md *ctx)
 {
 	write_nat(ctx, false);
+	return XDP_TX;
+}
+
+SEC("xdp")
+int bench_write_answer(struct xdp_md *ctx)
+{
+	write_nat(ctx, true);
 	return XDP_TX;
 }
 

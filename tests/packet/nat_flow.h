@@ -240,8 +240,41 @@ static MAYBE_UNUSED unsigned state_of(const struct flow *f)
 	return c ? HG_NAT_STATE(c->life) : HG_NAT_FREE;
 }
 
+static MAYBE_UNUSED bool has_ticket(const struct hg_nat_conn *c)
+{
+	return lb.nat_tickets[c - lb.nat_conns].word;
+}
+
+/* Hints at the row. */
+static MAYBE_UNUSED unsigned hints_at(const struct hg_nat_conn *c)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < LB_NAT; i++) {
+		uint32_t word = lb.nat_hints[i / HG_NAT_HINTS].word[i % HG_NAT_HINTS];
+
+		n += word && (word & (LB_NAT - 1)) == (uint32_t)(c - lb.nat_conns);
+	}
+	return n;
+}
+
+static MAYBE_UNUSED uint16_t *tick_of_ticket(const struct hg_nat_conn *c)
+{
+	size_t row = (size_t)(c - lb.nat_conns);
+
+	return &lb.nat_ticks[row / HG_NAT_TICKS].tick[row % HG_NAT_TICKS];
+}
+
+/* The row has been written by the test: its ticket does not say the same any more. */
+static MAYBE_UNUSED void without_ticket(const struct hg_nat_conn *c)
+{
+	lb.nat_tickets[c - lb.nat_conns].word = 0;
+}
+
+/* A row and its ticket. */
 static MAYBE_UNUSED void age(struct hg_nat_conn *c, unsigned ticks)
 {
+	*tick_of_ticket(c) = (uint16_t)(*tick_of_ticket(c) - ticks);
 	c->life = HG_NAT_LIFE(HG_NAT_STATE(c->life), HG_NAT_TICK(c->life) - ticks);
 }
 

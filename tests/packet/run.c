@@ -102,6 +102,10 @@ void lb_load(struct lb *lb)
 	map_resize(skel->maps.nat_conns, LB_NAT);
 	map_resize(skel->maps.nat_addrs, LB_NAT);
 	map_resize(skel->maps.nat_lines, HG_NAT_LINES(LB_NAT));
+	map_resize(skel->maps.nat_tickets, LB_NAT);
+	map_resize(skel->maps.nat_ticks, HG_NAT_TICK_LINES(LB_NAT));
+	map_resize(skel->maps.nat_hints, HG_NAT_HINT_LINES(LB_NAT));
+	map_resize(skel->maps.nat_paths, HG_NAT_PATHS(LB_NAT));
 	map_resize(skel->maps.nat_fragments, LB_LINES);
 	map_resize(skel->maps.nat_services, LB_SERVICES);
 	map_resize(skel->maps.live_backends, LB_BACKENDS);
@@ -133,6 +137,13 @@ void lb_load(struct lb *lb)
 	lb->nat_conns = map_mmap(skel->maps.nat_conns, sizeof(*lb->nat_conns) * LB_NAT);
 	lb->nat_lines = map_mmap(skel->maps.nat_lines,
 				 sizeof(*lb->nat_lines) * HG_NAT_LINES(LB_NAT));
+	lb->nat_tickets = map_mmap(skel->maps.nat_tickets, sizeof(*lb->nat_tickets) * LB_NAT);
+	lb->nat_ticks = map_mmap(skel->maps.nat_ticks,
+				 sizeof(*lb->nat_ticks) * HG_NAT_TICK_LINES(LB_NAT));
+	lb->nat_hints = map_mmap(skel->maps.nat_hints,
+				 sizeof(*lb->nat_hints) * HG_NAT_HINT_LINES(LB_NAT));
+	lb->nat_paths = map_mmap(skel->maps.nat_paths,
+				 sizeof(*lb->nat_paths) * HG_NAT_PATHS(LB_NAT));
 	lb->nat_fragments = map_mmap(skel->maps.nat_fragments,
 				     sizeof(*lb->nat_fragments) * LB_LINES);
 	lb->nat_services = map_mmap(skel->maps.nat_services,
@@ -164,6 +175,10 @@ void lb_clear(struct lb *lb)
 	memset(lb->capture, 0, sizeof(*lb->capture));
 	memset(lb->nat_conns, 0, sizeof(*lb->nat_conns) * LB_NAT);
 	memset(lb->nat_lines, 0, sizeof(*lb->nat_lines) * HG_NAT_LINES(LB_NAT));
+	memset(lb->nat_tickets, 0, sizeof(*lb->nat_tickets) * LB_NAT);
+	memset(lb->nat_ticks, 0, sizeof(*lb->nat_ticks) * HG_NAT_TICK_LINES(LB_NAT));
+	memset(lb->nat_hints, 0, sizeof(*lb->nat_hints) * HG_NAT_HINT_LINES(LB_NAT));
+	memset(lb->nat_paths, 0, sizeof(*lb->nat_paths) * HG_NAT_PATHS(LB_NAT));
 	memset(lb->nat_fragments, 0, sizeof(*lb->nat_fragments) * LB_LINES);
 	memset(lb->nat_services, 0, sizeof(*lb->nat_services) * LB_SERVICES);
 	memset(lb->nat_control, 0, sizeof(*lb->nat_control) * 1);
@@ -195,6 +210,10 @@ void lb_unload(struct lb *lb)
 	munmap(lb->capture, page_round(sizeof(*lb->capture)));
 	munmap(lb->nat_conns, page_round(sizeof(*lb->nat_conns) * LB_NAT));
 	munmap(lb->nat_lines, page_round(sizeof(*lb->nat_lines) * HG_NAT_LINES(LB_NAT)));
+	munmap(lb->nat_tickets, page_round(sizeof(*lb->nat_tickets) * LB_NAT));
+	munmap(lb->nat_ticks, page_round(sizeof(*lb->nat_ticks) * HG_NAT_TICK_LINES(LB_NAT)));
+	munmap(lb->nat_hints, page_round(sizeof(*lb->nat_hints) * HG_NAT_HINT_LINES(LB_NAT)));
+	munmap(lb->nat_paths, page_round(sizeof(*lb->nat_paths) * HG_NAT_PATHS(LB_NAT)));
 	munmap(lb->nat_fragments, page_round(sizeof(*lb->nat_fragments) * LB_LINES));
 	munmap(lb->nat_services, page_round(sizeof(*lb->nat_services) * LB_SERVICES));
 	munmap(lb->nat_control, page_round(sizeof(*lb->nat_control) * 1));

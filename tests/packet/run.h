@@ -57,6 +57,10 @@ struct lb {
 	struct hg_capture *capture;
 	struct hg_nat_conn *nat_conns;
 	struct hg_nat_line *nat_lines;
+	struct hg_nat_ticket *nat_tickets;
+	struct hg_nat_ticks *nat_ticks;
+	struct hg_nat_hints *nat_hints;
+	struct hg_nat_path *nat_paths;
 	struct hg_line *nat_fragments;
 	struct hg_nat_service *nat_services;
 	struct hg_nat_control *nat_control;

@@ -229,6 +229,8 @@ static void test_silence(void **state)
 		c->life = HG_NAT_LIFE(st, HG_NAT_TICK(c->life) - limit);
 		backend_says(&f, o);
 		c->life = HG_NAT_LIFE(st, HG_NAT_TICK(c->life));
+		if (st != HG_NAT_OPEN && st != HG_NAT_UDP)
+			without_ticket(c);
 		lb.live_backends[be_id(&f)].xdp = lb.live_services[service_of(&f)].conns =
 			(unsigned)hg_nat_is_counted(st);
 		age_all(2 * limit + 2);
@@ -247,6 +249,163 @@ static void test_silence(void **state)
 		assert_int_equal(conns_of_backend(be_id(&f)), f.udp);
 		assert_int_equal(lb.live_services[service_of(&f)].conns, f.udp);
 		assert_int_equal(words_used(), f.udp);
+	}
+}
+
+/* --- tickets --------------------------------------------------------------------------------------------------- */
+
+/* The number of paths in a state. */
+static unsigned paths_in(unsigned state)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < HG_NAT_PATHS(LB_NAT); i++)
+		n += lb.nat_paths[i].state == state;
+	return n;
+}
+
+/* Established connections of IPv4 have one, as old as the row; nobody else. */
+static void test_tickets_follow_the_state(void **state)
+{
+	struct flow f = { .port = 1 }, g = { .port = 2, .v6 = true },
+		    u = { .port = 3, .udp = true };
+
+	client_says(&f, OPTS(.flags = TCP_SYN));
+	backend_says(&f, OPTS(.flags = SYN_ACK));
+	assert_false(has_ticket(row_of(&f)));
+	client_says(&f, OPTS(.flags = TCP_ACK));
+	assert_true(has_ticket(row_of(&f)));
+	assert_int_equal(paths_in(HG_NAT_PATH_READY), 1);
+	establish(&g);
+	assert_false(has_ticket(row_of(&g)));
+	client_says(&u, OPTS(.size = 1));
+	assert_false(has_ticket(row_of(&u)));
+	backend_says(&u, OPTS(.size = 1));
+	assert_true(has_ticket(row_of(&u)));
+	assert_int_equal(paths_in(HG_NAT_PATH_READY), 2);
+	/* A reset that was none: the next packet gives them back. */
+	client_says(&f, OPTS(.flags = TCP_RST));
+	assert_false(has_ticket(row_of(&f)));
+	backend_says(&f, OPTS(.flags = TCP_ACK));
+	assert_true(has_ticket(row_of(&f)));
+	assert_int_equal(paths_in(HG_NAT_PATH_READY), 2);
+	/* The row is renewed through them, in both directions. */
+	for (unsigned i = 0; i < 2; i++) {
+		age(row_of(&f), IDLE / 8 + 1);
+		if (i)
+			backend_says(&f, OPTS(.flags = TCP_ACK));
+		else
+			client_says(&f, OPTS(.flags = TCP_ACK));
+		assert_int_equal(*tick_of_ticket(row_of(&f)), HG_NAT_TICK(row_of(&f)->life));
+		assert_int_equal(hints_at(row_of(&f)), 1);
+		assert_true(has_ticket(row_of(&f)));
+	}
+	client_says(&f, OPTS(.flags = FIN_ACK));
+	assert_false(has_ticket(row_of(&f)));
+	assert_int_equal(hints_at(row_of(&f)), 0);
+	/* Silent for too long: the row is given up, and they with it. */
+	age(row_of(&u), IDLE + IDLE / 8 + 1);
+	u.edge_port = 0;
+	client_says(&u, OPTS(.size = 1));
+	assert_false(has_ticket(row_of(&u)));
+}
+
+/* Packets go by the tickets and not by the row, which could be anything. */
+static void test_tickets_are_used(void **state)
+{
+	struct flow f = { .port = 1 }, u = { .port = 3, .udp = true };
+	struct hg_nat_conn row[2];
+
+	establish(&f);
+	client_says(&u, OPTS(.size = 1));
+	backend_says(&u, OPTS(.size = 1));
+	row[0] = *row_of(&f);
+	row[1] = *row_of(&u);
+	memset(row_of(&u), 0, sizeof(row[1]));
+	memset(row_of(&f), 0, sizeof(row[0]));
+	client_says(&f, OPTS(.flags = TCP_ACK, .size = 7));
+	backend_says(&f, OPTS(.flags = TCP_ACK, .size = 7));
+	for (size_t size = 12; size < 20; size++) { /* less is no plain packet, see parse_fast() */
+		client_says(&u, OPTS(.size = size));
+		backend_says(&u, OPTS(.size = size));
+		client_says(&u, OPTS(.size = size, .no_csum = true));
+		backend_says(&u, OPTS(.size = size, .no_csum = true));
+	}
+}
+
+/* The client's router changes: answers follow at once, tickets in two ticks, onto another path. */
+static void test_tickets_relink(void **state)
+{
+	struct flow f = { .port = 1 };
+	struct pktbuf in, want;
+
+	establish(&f);
+	build(&in, &f, (struct layer)ETH(.dst = "02:00:00:00:00:77", .src = "02:00:00:00:00:78"),
+	      client, vip, f.port, 80, OPTS(.flags = TCP_ACK));
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(prog_run(lb.prog, &in, NULL), XDP_TX);
+		assert_int_equal(has_ticket(row_of(&f)), i == 2);
+		assert_int_equal(paths_in(HG_NAT_PATH_READY), i < 2 ? 1 : 2);
+		from_backend(&want, &f, OPTS(.flags = TCP_ACK));
+		if (i == 1)
+			age(row_of(&f), 2);
+	}
+	from_backend(&in, &f, OPTS(.flags = TCP_ACK));
+	build(&want, &f, (struct layer)ETH(.dst = "02:00:00:00:00:78", .src = "02:00:00:00:00:77"),
+	      vip, client, 80, f.port, OPTS(.flags = TCP_ACK, .ttl = 63));
+	EXPECT(lb.prog, &in, XDP_TX, &want);
+	/* What is silent is no younger for it. */
+	row_of(&f)->life = HG_NAT_LIFE(HG_NAT_OPEN, HG_NAT_TICK(row_of(&f)->life) - IDLE / 8);
+	in = want;
+	age(row_of(&f), IDLE + 2);
+	from_backend(&in, &f, OPTS(.flags = TCP_ACK));
+	EXPECT(lb.prog, &in, XDP_PASS, &in);
+}
+
+/* Hints that lead astray and lines of them that are full, and fewer paths than are wanted: those go by their rows. */
+static void test_without_room(void **state)
+{
+	struct flow f[40];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < 40; i++) {
+		f[i] = (struct flow){ .port = (uint16_t)(1000 + i) };
+		establish(&f[i]);
+		n += hints_at(row_of(&f[i]));
+	}
+	assert_in_range(n, 39, 40); /* row 0 has none */
+	for (unsigned i = 0; i < LB_NAT; i++)
+		lb.nat_hints[i / HG_NAT_HINTS].word[i % HG_NAT_HINTS] ^= i % 3 ? 1 : 0x100;
+	for (unsigned i = 0; i < 40; i++) {
+		client_says(&f[i], OPTS(.flags = TCP_ACK, .size = i));
+		backend_says(&f[i], OPTS(.flags = TCP_ACK, .size = i));
+	}
+	for (unsigned i = 0; i < LB_NAT; i++) {
+		lb.nat_tickets[i].word = i % 2 ? ~0ull : lb.nat_tickets[i].word;
+		lb.nat_hints[i / HG_NAT_HINTS].word[i % HG_NAT_HINTS] = 0x100 | (i | 1);
+	}
+	for (unsigned i = 0; i < HG_NAT_PATHS(LB_NAT); i++)
+		lb.nat_paths[i].state = HG_NAT_PATH_RETIRING;
+	for (unsigned i = 0; i < 40; i++) {
+		client_says(&f[i], OPTS(.flags = TCP_ACK, .size = i));
+		backend_says(&f[i], OPTS(.flags = TCP_ACK, .size = i));
+		client_says(&f[i], OPTS(.flags = TCP_RST));
+		assert_false(has_ticket(row_of(&f[i])));
+		/* No path for new tickets. */
+		client_says(&f[i], OPTS(.flags = TCP_ACK, .size = i));
+		backend_says(&f[i], OPTS(.flags = TCP_ACK, .size = i));
+		assert_false(has_ticket(row_of(&f[i])));
+	}
+	/* And then no hint for them. */
+	for (unsigned i = 0; i < HG_NAT_PATHS(LB_NAT); i++)
+		lb.nat_paths[i].state = HG_NAT_PATH_READY;
+	for (unsigned i = 0; i < LB_NAT; i++)
+		lb.nat_tickets[i].word = ~0ull;
+	for (unsigned i = 0; i < 40; i++) {
+		client_says(&f[i], OPTS(.flags = TCP_RST));
+		client_says(&f[i], OPTS(.flags = TCP_ACK, .size = i));
+		assert_true(has_ticket(row_of(&f[i])));
+		backend_says(&f[i], OPTS(.flags = TCP_ACK, .size = i));
 	}
 }
 
@@ -324,6 +483,10 @@ int main(void)
 		cmocka_unit_test_setup(test_states, rows),
 		cmocka_unit_test_setup(test_client_port_again, rows),
 		cmocka_unit_test_setup(test_silence, rows),
+		cmocka_unit_test_setup(test_tickets_follow_the_state, rows),
+		cmocka_unit_test_setup(test_tickets_are_used, rows),
+		cmocka_unit_test_setup(test_tickets_relink, rows),
+		cmocka_unit_test_setup(test_without_room, rows),
 		cmocka_unit_test_setup(test_unknown, rows),
 		cmocka_unit_test_setup(test_table_changes, rows),
 	};

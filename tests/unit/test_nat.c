@@ -27,6 +27,9 @@ struct fixture {
 	struct hg_nat_conn conns[ROWS];
 	struct hg_nat_addrs addrs[ROWS];
 	struct hg_nat_line lines[LINES];
+	struct hg_nat_ticket tickets[ROWS];
+	struct hg_nat_hints hints[HG_NAT_HINT_LINES(ROWS)];
+	struct hg_nat_path paths[HG_NAT_PATHS(ROWS)];
 	struct hg_live_server backends[4];
 	struct hg_live services[4];
 };
@@ -39,6 +42,9 @@ static int setup(void **state)
 	f->n = (struct dp_nat){ .conns = f->conns,
 				.addrs = f->addrs,
 				.lines = f->lines,
+				.tickets = f->tickets,
+				.hints = f->hints,
+				.paths = f->paths,
 				.live_backends = f->backends,
 				.live_services = f->services,
 				.mask = ROWS - 1,
@@ -162,6 +168,83 @@ static void test_slices(void **state)
 	assert_int_equal(dp_nat_sweep(&f->n, ROWS / 4, NOW), 1);
 }
 
+/* --- tickets and paths ------------------------------------------------------------------------------------------ */
+
+static uint32_t *hint_of(struct fixture *f, uint32_t row)
+{
+	const struct hg_nat_conn *c = &f->conns[row];
+	uint64_t hint = hg_nat_hint(HG_NAT_TICKET_CLIENT(c->last[HG_NAT_CLIENT], c->client_port),
+				    c->last[HG_NAT_VIP], c->vip_port, c->proto, f->n.hash_seed);
+	uint32_t line = (uint32_t)(hint >> 32) & (HG_NAT_HINT_LINES(ROWS) - 1), want;
+
+	want = ((uint32_t)hint & ~(ROWS - 1u)) | row;
+	for (unsigned i = 0; i < 2 * HG_NAT_HINTS; i++) {
+		uint32_t *w = &f->hints[line ^ i / HG_NAT_HINTS].word[i % HG_NAT_HINTS];
+
+		if (*w == want)
+			return w;
+	}
+	f->hints[line ^ row % 2].word[row % HG_NAT_HINTS] = want;
+	return NULL;
+}
+
+/* As the program gives them. */
+static void give(struct fixture *f, uint32_t row, uint32_t path)
+{
+	f->tickets[row].word = HG_NAT_TICKET(HG_NAT_TICKET_CLIENT(1, 2), path);
+	f->paths[path].state = HG_NAT_PATH_READY;
+}
+
+/* Whose row ends has none; others keep theirs. */
+static void test_tickets_end(void **state)
+{
+	struct fixture *f = *state;
+
+	for (uint32_t row = 0; row < 8; row++) {
+		add(f, row, HG_NAT_OPEN, row % 2 ? IDLE + 20 : 0);
+		f->conns[row].last[HG_NAT_CLIENT] = htonl(0xcb007100 + row);
+		give(f, row, 0);
+		assert_null(hint_of(f, row));
+		assert_non_null(hint_of(f, row));
+	}
+	assert_int_equal(dp_nat_sweep(&f->n, ROWS, NOW), 4);
+	for (uint32_t row = 0; row < 8; row++) {
+		assert_int_equal(!f->tickets[row].word, row % 2);
+		assert_int_equal(!hint_of(f, row), row % 2);
+	}
+}
+
+/* A path is free after two passes in which no ticket named it, and stays when one does again. */
+static void test_paths(void **state)
+{
+	struct fixture *f = *state;
+
+	add(f, 1, HG_NAT_OPEN, 0);
+	give(f, 1, 3);
+	f->paths[4].state = f->paths[5].state = HG_NAT_PATH_READY;
+	f->paths[5].seen = 1; /* just made */
+	f->paths[6].state = HG_NAT_PATH_FILLING;
+	dp_nat_sweep(&f->n, ROWS - 1, NOW);
+	assert_int_equal(f->paths[4].state, HG_NAT_PATH_READY);
+	dp_nat_sweep(&f->n, 1, NOW);
+	assert_int_equal(f->paths[3].state, HG_NAT_PATH_READY);
+	assert_int_equal(f->paths[4].state, HG_NAT_PATH_RETIRING);
+	assert_int_equal(f->paths[5].state, HG_NAT_PATH_READY);
+	assert_int_equal(f->paths[6].state, HG_NAT_PATH_FILLING);
+	f->tickets[ROWS - 1].word = HG_NAT_TICKET(1, 4); /* of just before it was retired */
+	dp_nat_sweep(&f->n, ROWS, NOW);
+	assert_int_equal(f->paths[3].state, HG_NAT_PATH_READY);
+	assert_int_equal(f->paths[4].state, HG_NAT_PATH_READY);
+	assert_int_equal(f->paths[5].state, HG_NAT_PATH_RETIRING);
+	dp_nat_sweep(&f->n, ROWS, NOW);
+	assert_int_equal(f->paths[5].state, HG_NAT_PATH_FREE);
+	assert_int_equal(f->paths[3].state, HG_NAT_PATH_READY);
+	/* What is no path of the table is left alone. */
+	f->tickets[2].word = ~0ull;
+	dp_nat_sweep(&f->n, ROWS, NOW);
+	assert_int_equal(f->paths[3].state, HG_NAT_PATH_READY);
+}
+
 /* --- nat log ---------------------------------------------------------------------------------------------------- */
 
 struct events {
@@ -243,6 +326,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_clock_and_claimed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_slices, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_tickets_end, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_paths, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_watch, setup, teardown),
 	};
 

@@ -62,6 +62,13 @@
 	X(NAT_ADDRS, "nat_addrs", "row", "hg_nat_addrs", "XDP", "their whole addresses")          \
 	X(NAT_LINES, "nat_lines", "line of 8 fingerprints", "hg_nat_line", "XDP, control",        \
 	  "from a client's packet to its row")                                                    \
+	X(NAT_TICKETS, "nat_tickets", "row", "hg_nat_ticket", "XDP, control",                     \
+	  "what packets of established connections need")                                         \
+	X(NAT_TICKS, "nat_ticks", "row / 32", "hg_nat_ticks", "XDP", "how old tickets are")       \
+	X(NAT_HINTS, "nat_hints", "half line of 8 rows", "hg_nat_hints", "XDP, control",          \
+	  "from a client's packet to its ticket")                                                 \
+	X(NAT_PATHS, "nat_paths", "path", "hg_nat_path", "XDP, control",                          \
+	  "what many tickets have in common")                                                     \
 	X(NAT_FRAGMENTS, "nat_fragments", "line of 5 datagrams", "hg_line", "XDP",                \
 	  "what later fragments of NAT follow")                                                   \
 	X(NAT_SERVICES, "nat_services", "service id", "hg_nat_service", "control",                \

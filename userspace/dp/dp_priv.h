@@ -48,6 +48,10 @@ enum dp_map_id {
 	DP_MAP_NAT_CONNS,
 	DP_MAP_NAT_ADDRS,
 	DP_MAP_NAT_LINES,
+	DP_MAP_NAT_TICKETS,
+	DP_MAP_NAT_TICKS,
+	DP_MAP_NAT_HINTS,
+	DP_MAP_NAT_PATHS,
 	DP_MAP_NAT_FRAGMENTS,
 	DP_MAP_NAT_SERVICES,
 	DP_MAP_NAT_CONTROL,
@@ -225,6 +229,9 @@ struct dp_nat {
 	struct hg_nat_conn *conns;
 	struct hg_nat_addrs *addrs;
 	struct hg_nat_line *lines;
+	struct hg_nat_ticket *tickets;
+	struct hg_nat_hints *hints;
+	struct hg_nat_path *paths; /* HG_NAT_PATHS() */
 	struct hg_nat_service *services;
 	struct hg_nat_control *control;
 	struct hg_live_server *live_backends;

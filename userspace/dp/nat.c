@@ -49,6 +49,24 @@ static void nat_line_clear(struct dp_nat *n, uint64_t hash, uint64_t word)
 	}
 }
 
+/* As nat_ticket_take() of the program. */
+static void nat_ticket_take(struct dp_nat *n, uint32_t row)
+{
+	const struct hg_nat_conn *c = &n->conns[row];
+	uint64_t hint = hg_nat_hint(HG_NAT_TICKET_CLIENT(c->last[HG_NAT_CLIENT], c->client_port),
+				    c->last[HG_NAT_VIP], c->vip_port, c->proto, n->hash_seed);
+	uint32_t line = (uint32_t)(hint >> 32) & (HG_NAT_HINT_LINES(n->mask + 1) - 1);
+
+	if (!__atomic_exchange_n(&n->tickets[row].word, 0, __ATOMIC_SEQ_CST))
+		return;
+	for (unsigned i = 0; i < 2 * HG_NAT_HINTS; i++) {
+		__u32 *w = &n->hints[line ^ i / HG_NAT_HINTS].word[i % HG_NAT_HINTS];
+		__u32 old = ((__u32)hint & ~n->mask) | row;
+
+		__atomic_compare_exchange_n(w, &old, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	}
+}
+
 /* Ends the connection of a row that is still as `life` says; as nat_take() of the program does. */
 static bool nat_end(struct dp_nat *n, uint32_t row, uint32_t life)
 {
@@ -68,6 +86,7 @@ static bool nat_end(struct dp_nat *n, uint32_t row, uint32_t life)
 		if (hg_nat_is_counted(state) && c->service < n->max_services)
 			__atomic_sub_fetch(&n->live_services[c->service].conns, 1,
 					   __ATOMIC_SEQ_CST);
+		nat_ticket_take(n, row);
 		memcpy(k.src, n->addrs[row].addr[HG_NAT_CLIENT], sizeof(k.src));
 		memcpy(k.dst, n->addrs[row].addr[HG_NAT_VIP], sizeof(k.dst));
 		hash = hg_flow_hash(&k, n->hash_seed);
@@ -75,6 +94,35 @@ static bool nat_end(struct dp_nat *n, uint32_t row, uint32_t life)
 	}
 	__atomic_store_n(&c->life, 0, __ATOMIC_SEQ_CST);
 	return true;
+}
+
+/* --- paths ------------------------------------------------------------------------------------------------ */
+
+static void path_seen(struct dp_nat *n, uint32_t row)
+{
+	__u64 word = __atomic_load_n(&n->tickets[row].word, __ATOMIC_ACQUIRE);
+	uint32_t path = HG_NAT_TICKET_PATH(word);
+
+	if (word && path < HG_NAT_PATHS(n->mask + 1) && !n->paths[path].seen)
+		__atomic_store_n(&n->paths[path].seen, 1, __ATOMIC_RELAXED);
+}
+
+/* Every ticket has been looked at: what none names is retired, and free when nothing has named it since. */
+static void paths_sweep(struct dp_nat *n)
+{
+	for (uint32_t i = 0; i < HG_NAT_PATHS(n->mask + 1); i++) {
+		struct hg_nat_path *p = &n->paths[i];
+		uint32_t state = __atomic_load_n(&p->state, __ATOMIC_ACQUIRE), next = state;
+
+		if (state != HG_NAT_PATH_READY && state != HG_NAT_PATH_RETIRING)
+			continue;
+		if (__atomic_exchange_n(&p->seen, 0, __ATOMIC_SEQ_CST))
+			next = HG_NAT_PATH_READY;
+		else
+			next = state == HG_NAT_PATH_READY ? HG_NAT_PATH_RETIRING : HG_NAT_PATH_FREE;
+		/* Nobody else changes these states. */
+		__atomic_store_n(&p->state, next, __ATOMIC_SEQ_CST);
+	}
 }
 
 unsigned dp_nat_sweep(struct dp_nat *n, uint32_t count, uint32_t now)
@@ -88,6 +136,9 @@ unsigned dp_nat_sweep(struct dp_nat *n, uint32_t count, uint32_t now)
 		/* Two ticks of grace: one as the program has, one because our clock may be off by one. */
 		if (life && hg_nat_expired(life, n->conns[row].idle_ticks, now, 2))
 			ended += nat_end(n, row, life);
+		path_seen(n, row);
+		if (row == n->mask)
+			paths_sweep(n);
 	}
 	return ended;
 }
@@ -315,6 +366,10 @@ bool dp_nat_resize(struct bpf_object *obj, const struct hg_rodata *ro)
 		{ DP_MAP_NAT_CONNS, ro->nat_mask + 1 },
 		{ DP_MAP_NAT_ADDRS, ro->nat_mask + 1 },
 		{ DP_MAP_NAT_LINES, ro->nat_line_mask + 1 },
+		{ DP_MAP_NAT_TICKETS, ro->nat_mask + 1 },
+		{ DP_MAP_NAT_TICKS, HG_NAT_TICK_LINES(ro->nat_mask + 1) },
+		{ DP_MAP_NAT_HINTS, HG_NAT_HINT_LINES(ro->nat_mask + 1) },
+		{ DP_MAP_NAT_PATHS, HG_NAT_PATHS(ro->nat_mask + 1) },
 		{ DP_MAP_NAT_FRAGMENTS,
 		  ro->nat_mask >= HG_NAT_CONNS_MIN ? ro->fragment_mask + 1 : HG_FLOW_LINES_MIN },
 		{ DP_MAP_NAT_SERVICES, ro->max_services },
@@ -337,6 +392,9 @@ void dp_nat_open(struct dp *dp, const struct hg_rodata *ro)
 		.conns = dp->maps[DP_MAP_NAT_CONNS].mem,
 		.addrs = dp->maps[DP_MAP_NAT_ADDRS].mem,
 		.lines = dp->maps[DP_MAP_NAT_LINES].mem,
+		.tickets = dp->maps[DP_MAP_NAT_TICKETS].mem,
+		.hints = dp->maps[DP_MAP_NAT_HINTS].mem,
+		.paths = dp->maps[DP_MAP_NAT_PATHS].mem,
 		.services = dp->maps[DP_MAP_NAT_SERVICES].mem,
 		.control = dp->maps[DP_MAP_NAT_CONTROL].mem,
 		.live_backends = dp->maps[DP_MAP_LIVE_BACKENDS].mem,
