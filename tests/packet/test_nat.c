@@ -333,6 +333,37 @@ static void test_tickets_are_used(void **state)
 	}
 }
 
+/* A ticket is its connection's only: not of another port that has the same row, nor of another address, port or protocol. */
+static void test_tickets_are_exact(void **state)
+{
+	struct flow f = { .port = 1 }, stray;
+	struct pktbuf in;
+
+	establish(&f);
+	lb.nat_control->n_ports = 4 * LB_NAT;
+	for (unsigned i = 1; i < 4; i++) {
+		stray = f;
+		stray.edge_port = (uint16_t)(f.edge_port + i * LB_NAT);
+		from_backend(&in, &stray, OPTS(.flags = TCP_ACK));
+		EXPECT(lb.prog, &in, XDP_PASS, &in);
+	}
+	/* Every hint says that it is this row. */
+	for (unsigned port = 2; port < 200; port++) {
+		uint32_t row = (uint32_t)(row_of(&f) - lb.nat_conns);
+		uint64_t hint = hg_nat_hint(
+			HG_NAT_TICKET_CLIENT(inet_addr(client[0]), htons((uint16_t)port)),
+			inet_addr(vip[0]), htons(80), 6, LB_SEED);
+
+		lb.nat_hints[(hint >> 32) & (HG_NAT_HINT_LINES(LB_NAT) - 1)].word[0] =
+			((uint32_t)hint & ~(LB_NAT - 1u)) | row;
+		stray = (struct flow){ .port = (uint16_t)port };
+		to_vip(&in, &stray, OPTS(.flags = TCP_ACK));
+		EXPECT_DROP(&lb, &in, HG_DROP_NAT_UNKNOWN);
+	}
+	client_says(&f, OPTS(.flags = TCP_ACK, .size = 9));
+	backend_says(&f, OPTS(.flags = TCP_ACK, .size = 9));
+}
+
 /* The client's router changes: answers follow at once, tickets in two ticks, onto another path. */
 static void test_tickets_relink(void **state)
 {
@@ -485,6 +516,7 @@ int main(void)
 		cmocka_unit_test_setup(test_silence, rows),
 		cmocka_unit_test_setup(test_tickets_follow_the_state, rows),
 		cmocka_unit_test_setup(test_tickets_are_used, rows),
+		cmocka_unit_test_setup(test_tickets_are_exact, rows),
 		cmocka_unit_test_setup(test_tickets_relink, rows),
 		cmocka_unit_test_setup(test_without_room, rows),
 		cmocka_unit_test_setup(test_unknown, rows),
