@@ -170,7 +170,7 @@ static void test_answers(void **state)
 	}
 	/* Nothing is remembered. */
 	assert_int_equal(lb_flow_count(&lb, 0, -1), 0);
-	assert_int_equal(lb.live_backends[NEW].conns, 0);
+	assert_int_equal(lb.live_backends[NEW].xdp, 0);
 }
 
 /* To its backend as ever, and counted once. */
@@ -336,7 +336,7 @@ static void test_tracked(void **state)
 		assert_int_equal(
 			answer(false, CPORT + i, TRACKED, cookie(false, CPORT + i, TRACKED) + 1, 9),
 			NEW);
-		assert_int_equal(lb.live_backends[NEW].conns, i + 1);
+		assert_int_equal(lb.live_backends[NEW].xdp, i + 1);
 	}
 	ack_of(&p, false, CPORT + 2, TRACKED, cookie(false, CPORT + 2, TRACKED) + 1, 0);
 	EXPECT_DROP(&lb, &p, HG_DROP_MAXCONN);
@@ -346,7 +346,7 @@ static void test_tracked(void **state)
 		.ack = cookie(false, CPORT, TRACKED) + 1, .flags = TCP_FIN | TCP_ACK,
 		.options = stamps, .opt_words = 3));
 	assert_int_equal(lb_backend_of(&lb, &p, NULL), NEW);
-	assert_int_equal(lb.live_backends[NEW].conns, 1);
+	assert_int_equal(lb.live_backends[NEW].xdp, 1);
 	lb.live_backends[NEW].limit = 0;
 }
 
