@@ -7,7 +7,9 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
@@ -121,9 +123,28 @@ def upgrades(host, f):
     d.stop()
 
 
+class Http2Clients(threading.Thread):
+    """One HTTP/2 connection after the other, three requests on each, until stopped: how curl ended, by its status."""
+
+    def __init__(self, host):
+        super().__init__()
+        self.host, self.ended, self.is_stopped = host, Counter(), False
+        self.start()
+
+    def run(self):
+        while not self.is_stopped:
+            out = self.host.run("curl -sk --http2 -o /dev/null -m 20 'https://127.0.0.1:8443/[1-3]'", check=False)
+            self.ended[out.returncode] += 1
+
+    def stop(self):
+        self.is_stopped = True
+        self.join()
+        return self.ended
+
+
 def deaths(host, f):
     d = Daemon(host, CFG, args=["-W"]).start()
-    clients = Clients(host, KINDS)
+    clients, http2 = Clients(host, KINDS), Http2Clients(host)
     clients.until(10)
     for _ in range(3):
         first = int(re.search(r"^Pid: (\d+)$", d.cli("show info"), re.M)[1])
@@ -133,10 +154,13 @@ def deaths(host, f):
                  timeout=30)
         clients.until(10)
     clients.stop()
+    ended = http2.stop()
     refused = sum("Refused" in str(x) for x in clients.failures)
     most = 3 * len(KINDS)
     f.add("kill -9 of the worker, three times: connections refused", refused, "", "0", refused == 0)
     f.add(f"requests lost, of {sum(clients.done.values())}", len(clients.failures), "", f"{most}: those in flight", len(clients.failures) <= most)
+    f.add(f"the same over HTTP/2, of {sum(ended.values())} connections: refused", ended[7], "", "0", ended[7] == 0)
+    f.add("the same: connections cut", sum(ended.values()) - ended[0] - ended[7], "", "3: those open", sum(ended.values()) - ended[0] - ended[7] <= 3)
     d.stop()
 
 

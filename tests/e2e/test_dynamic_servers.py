@@ -204,3 +204,16 @@ def test_no_request_is_lost(one, daemon):
     assert not clients.stop().failures, clients.failures[:5]
     assert len([x for x in d.stats() if x["pxname"] == "be"]) == 2
     assert len(d.cli("show snapshots").strip().splitlines()) == 2  # no generation was spent on it
+
+
+def test_help_lists_what_a_line_takes(one, daemon):
+    d = daemon(one, CFG)
+    lines = d.cli("add server help").splitlines()
+    assert lines[0] == "List of keywords supported for dynamic servers:"
+    words = [line.split()[0] for line in lines[1:] if line.strip()]
+    assert {"check", "weight", "maxconn", "ssl", "cookie", "backup", "track"} <= set(words) and len(words) == len(set(words))
+    assert not {"resolvers", "init-addr", "quic-id", "via"} & set(words)
+    # They may want a value, or company; none of them is unknown or refused as such.
+    for n, word in enumerate(words):
+        out = d.cli(f"add server be/h{n} 127.0.0.1:1 {word}")
+        assert "unknown" not in out and "No such" not in out and "not accepted for dynamic" not in out, (word, out)

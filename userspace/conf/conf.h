@@ -565,5 +565,7 @@ struct conf_keyword_doc {
 	char grade; /* '1', '2', '3' (refused with a message), 'n' (documented no-op) */
 };
 const struct conf_keyword_doc *conf_keyword_doc(unsigned i);
+/* Does conf_load_server() take it on the line? */
+bool conf_is_option_of_added(const struct conf_keyword_doc *d);
 
 #endif

@@ -91,13 +91,28 @@ static int refuse(const struct conf_source *src, const char *name, const char *f
 	return -EINVAL;
 }
 
-/* Options that need more than a line: names that are looked up, ids that the kernel's tables have room for. */
+/* Options that need more than a line: names that are looked up or taken, ids that the kernel's tables have room for. */
+static bool needs_more(const char *word)
+{
+	return is_keyword_of(&conf_kw_server_resolve, word) || strcmp(word, "quic-id") == 0 ||
+	       strcmp(word, "via") == 0 || strcmp(word, "namespace") == 0 ||
+	       strcmp(word, "guid") == 0;
+}
+
+bool conf_is_option_of_added(const struct conf_keyword_doc *d)
+{
+	struct str sections = str_from_cstr(d->sections);
+
+	while (d->grade == '1' && sections.p && sections.len)
+		if (str_is_eq(str_trim(str_cut(&sections, ',')), STR("server")))
+			return !needs_more(d->name);
+	return false;
+}
+
 static int check_words(const struct conf_source *src, const char *const *words, unsigned n)
 {
 	for (unsigned i = 2; i < n; i++)
-		if (is_keyword_of(&conf_kw_server_resolve, words[i]) ||
-		    strcmp(words[i], "quic-id") == 0 || strcmp(words[i], "via") == 0 ||
-		    strcmp(words[i], "namespace") == 0 || strcmp(words[i], "guid") == 0)
+		if (needs_more(words[i]))
 			return refuse(src, words[0],
 				      "'%.64s' option is not accepted for dynamic server.",
 				      words[i]);

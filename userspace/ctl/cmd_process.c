@@ -18,7 +18,9 @@
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
 	__has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#include <sanitizer/allocator_interface.h>
+/* Of <sanitizer/allocator_interface.h>, which gcc does not install. */
+size_t __sanitizer_get_heap_size(void);
+size_t __sanitizer_get_current_allocated_bytes(void);
 #define IS_SANITIZED 1
 #else
 #define IS_SANITIZED 0

@@ -147,7 +147,7 @@ static const struct conf_proxy *read_place(struct cmd *c, const char **ret_name)
 	return px;
 }
 
-int cmd_add_server(struct cmd *c)
+static int add_server(struct cmd *c)
 {
 	struct ctl *ctl = c->ctl;
 	const char *name = NULL;
@@ -173,6 +173,25 @@ int cmd_add_server(struct cmd *c)
 	log_msg(LOG_LVL_NOTICE, "Server %s/%s was added by the runtime API.", be->name, s->name);
 	cmd_tell(c, "New server registered.");
 	return 0;
+}
+
+static int add_server_help(struct cmd *c)
+{
+	const struct conf_keyword_doc *d;
+
+	fputs("List of keywords supported for dynamic servers:\n", c->out);
+	for (unsigned i = 0; (d = conf_keyword_doc(i)); i++)
+		if (conf_is_option_of_added(d))
+			fprintf(c->out, "  %s%s%s\n", d->name, d->args ? " " : "",
+				d->args ? d->args : "");
+	return 0;
+}
+
+int cmd_add_server(struct cmd *c)
+{
+	if (cmd_arg(c, 0) && strcmp(cmd_arg(c, 0), "help") == 0 && !cmd_arg(c, 1))
+		return add_server_help(c);
+	return add_server(c);
 }
 
 /* --- del server ------------------------------------------------------------------------------------------ */

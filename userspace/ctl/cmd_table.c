@@ -59,7 +59,7 @@ static const struct cmd_row change_rows[] = {
 	{ "_getlock", A, cmd_getlock, NULL, NULL },
 	{ "_getsocks", A, cmd_getsocks, NULL, NULL },
 	{ "_taken", A, cmd_taken, NULL, NULL },
-	{ "add server", A, cmd_add_server, "<bk>/<srv> <addr>[:<port>] [<option>...]",
+	{ "add server", A, cmd_add_server, "<bk>/<srv> <addr>[:<port>] [<option>...]|help",
 	  "a server that no file has, until a reload: in maintenance, checks off" },
 	{ "clear counters", O, cmd_clear_counters, "", "clear maxima" },
 	{ "clear counters all", A, cmd_clear_counters_all, "", "clear all counters" },
