@@ -542,48 +542,6 @@ HG_WUR int ring_open(struct parser *ps, struct line *l);
 HG_WUR int parse_log_ring(struct parser *ps, struct line *l, struct log_target *t); /* takes "ring@<name>" */
 HG_WUR int finalize_rings(struct parser *ps);
 void dump_rings(FILE *f, const struct conf *c);
-/* What an action is parsed for. */
-struct action_ctx {
-	struct proxy_build *b;
-	struct conf_rule *rule;
-	enum conf_ruleset set;
-	unsigned place;
-	struct str arg; /* "x" of "set-var(x)"; p NULL: no parentheses */
-};
-/* kw_action_stream.c: what follows the name; 0 or an error that was reported */
-typedef int action_fn(struct parser *ps, struct line *l, struct action_ctx *c);
-extern action_fn action_log_level, action_timeout, action_wait_for_body, action_pause,
-	action_expect_proxy, action_use_service, action_mark, action_nice, action_retries;
-/* track-sc<number> <expression> [table <name>] */
-HG_WUR int parse_track_sc(struct parser *ps, struct proxy_build *b, struct line *l, unsigned place,
-			  struct str number, struct conf_rule *rule);
-/*
- * What follows sc-inc-gpc0(sc) and its kin. `arg`: what stood in parentheses; `counter`: the number in
- * the action's name, or negative when it is the first argument.
- */
-enum sc_change { SC_INC, SC_ADD_OR_SET };
-HG_WUR int parse_sc_change(struct parser *ps, struct proxy_build *b, struct line *l, unsigned place,
-			   struct str arg, int counter, enum sc_change change,
-			   struct conf_rule *rule);
-/* An expression names a table: it is looked up at the end (finalize_stick()). */
-HG_WUR int stick_note_use(struct parser *ps, const struct proxy_build *b, struct line *l,
-			  struct table_op *op);
-/* Row `i` of the table of actions, NULL behind the last. */
-const struct conf_keyword_doc *action_doc(unsigned i, struct conf_keyword_doc *doc,
-					  char sections[160]);
-/* Warns when this kind of rule stands behind one that runs later. */
-HG_WUR int rule_order_check(struct parser *ps, struct proxy_build *b, const struct line *l,
-			    unsigned rank);
-enum rule_rank {
-	RANK_NONE,
-	RANK_TCP_CONNECTION,
-	RANK_TCP_SESSION,
-	RANK_TCP_CONTENT,
-	RANK_HTTP_REQUEST,
-	RANK_REDIRECT,
-	RANK_USE_BACKEND,
-	RANK_USE_SERVER,
-};
 
 /* finalize*.c */
 HG_WUR int conf_finalize(struct parser *ps);

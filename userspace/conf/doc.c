@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 #define DOCS_MAX 1024
 

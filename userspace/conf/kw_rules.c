@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 int rule_order_check(struct parser *ps, struct proxy_build *b, const struct line *l, unsigned rank)
 {

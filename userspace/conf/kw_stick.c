@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "conf/conf_priv.h"
+#include "conf/kw_action_priv.h"
 
 #define MS		 1000000ull
 #define PERIOD_MAX	 (24ull * 86400 * 1000 * MS)

@@ -343,8 +343,22 @@ void dp_pin_path(const struct dp *dp, const char *name, char ret[PATH_MAX]);
 /* Directory of the pins of a role. */
 void dp_pin_dir(const char *bpffs, enum hg_role role, char ret[PATH_MAX]);
 const char *dp_prog_name(enum hg_role role);
+/* What may be missing when the kernel answers with this error: "" or the end of a sentence. */
+const char *dp_hint(int err);
+/* What maps of that size need of the constants in `ro`; *ret_blocks: of slots. */
+void dp_size(const struct dp_opts *o, struct hg_rodata *ro, uint32_t *ret_blocks);
+/* `fd` becomes the map's, which is mapped if it is an array. 0 or -errno. */
+HG_WUR int dp_map_in(struct dp_map *m, int fd);
+void dp_maps_close(struct dp *dp);
 /* The tables in the edge's maps. */
 void dp_tables_of(const struct dp_map *maps, struct dp_tables *ret);
+
+/*
+ * adopt.c: 0 adopted; -ENOENT nothing there, or nothing that fits; -EPERM or -EACCES: may not look; with adopt_only
+ * -ESTALE: another version's. dp_adopt_only(), for those who only look: what is there, or `err` says why not.
+ */
+HG_WUR int dp_adopt(struct dp *dp, const struct dp_opts *o);
+HG_WUR int dp_adopt_only(struct dp *dp, const struct dp_opts *o, struct err *err);
 
 /* Blocks that hold a table of so many slots. */
 static inline uint32_t dp_blocks_of(uint32_t slots)

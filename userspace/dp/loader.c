@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Loads programs and maps, pins them, or adopts what an earlier process pinned. The directory of the
+ * Loads programs and maps, pins them, or has adopt.c take what an earlier process pinned. The directory of the
  * pins is also the lock: one process at a time owns it (flock ends with the process, however it ends).
  */
 #include <bpf/bpf.h>
@@ -57,7 +57,7 @@ void dp_pin_path(const struct dp *dp, const char *name, char ret[PATH_MAX])
 		ret[0] = '\0'; /* an open of "" fails with ENOENT */
 }
 
-static const char *loader_hint(int err)
+const char *dp_hint(int err)
 {
 	if (err == -EPERM || err == -EACCES)
 		return geteuid() == 0 ? " (the kernel forbids it: lockdown, or a container without "
@@ -76,7 +76,7 @@ static int loader_fail(struct err *err, int rc, const char *what)
 
 	if (nl)
 		*nl = '\0';
-	return err_set(err, rc, "%s: %s%s%s%s", what, strerror(-rc), loader_hint(rc),
+	return err_set(err, rc, "%s: %s%s%s%s", what, strerror(-rc), dp_hint(rc),
 		       libbpf_said[0] ? ": " : "", libbpf_said);
 }
 
@@ -91,7 +91,7 @@ static int loader_mount(const char *bpffs, struct err *err)
 	if (mount("bpf", bpffs, "bpf", 0, "mode=0700") == 0)
 		return 0;
 	return err_set(err, -errno, "%s is no BPF file system and cannot become one: %m%s", bpffs,
-		       loader_hint(-errno));
+		       dp_hint(-errno));
 }
 
 static int loader_make_dir(struct dp *dp, const char *bpffs, struct err *err)
@@ -102,13 +102,13 @@ static int loader_make_dir(struct dp *dp, const char *bpffs, struct err *err)
 	dp_pin_dir(bpffs, dp->role, dp->dir);
 	if ((mkdir(parent, 0700) != 0 && errno != EEXIST) ||
 	    (mkdir(dp->dir, 0700) != 0 && errno != EEXIST))
-		return err_set(err, -errno, "cannot make %s: %m%s", dp->dir, loader_hint(-errno));
+		return err_set(err, -errno, "cannot make %s: %m%s", dp->dir, dp_hint(-errno));
 	return 0;
 }
 
 /* --- maps ----------------------------------------------------------------------------------------------- */
 
-static int loader_map_in(struct dp_map *m, int fd)
+int dp_map_in(struct dp_map *m, int fd)
 {
 	struct bpf_map_info info = { 0 };
 	uint32_t len = sizeof(info);
@@ -129,6 +129,22 @@ static int loader_map_in(struct dp_map *m, int fd)
 	return 0;
 }
 
+void dp_maps_close(struct dp *dp)
+{
+	for (unsigned i = 0; i < DP_MAP_COUNT; i++) {
+		struct dp_map *m = &dp->maps[i];
+
+		if (m->mem)
+			munmap(m->mem, m->size);
+		if (m->fd >= 0)
+			close(m->fd);
+		*m = (struct dp_map){ .fd = -1 };
+	}
+	if (dp->prog_fd >= 0)
+		close(dp->prog_fd);
+	dp->prog_fd = -1;
+}
+
 /* Takes a map of an object over: a descriptor of our own, mapped, and pinned under its name. */
 static int loader_take_map(struct dp *dp, struct bpf_object *obj, enum dp_map_id id,
 			   struct err *err)
@@ -140,7 +156,7 @@ static int loader_take_map(struct dp *dp, struct bpf_object *obj, enum dp_map_id
 	if (!map)
 		return err_set(err, -ENOENT, "the BPF object has no map %s", dp_map_name(id));
 	fd = fcntl(bpf_map__fd(map), F_DUPFD_CLOEXEC, 3);
-	rc = fd < 0 ? -errno : loader_map_in(&dp->maps[id], fd);
+	rc = fd < 0 ? -errno : dp_map_in(&dp->maps[id], fd);
 	if (rc != 0)
 		return loader_fail(err, rc, dp_map_name(id));
 	if (dp->is_private)
@@ -211,7 +227,7 @@ static uint32_t round_up_lines(uint64_t entries)
 }
 
 /* Sizes with room for what reloads may add; see docs/DATAPATH.md for what they cost. */
-static void loader_size(const struct dp_opts *o, struct hg_rodata *ro, uint32_t *ret_blocks)
+void dp_size(const struct dp_opts *o, struct hg_rodata *ro, uint32_t *ret_blocks)
 {
 	uint32_t services = round_up_pow2(o->n_services * 2 + 32);
 	uint32_t backends = round_up_pow2(o->n_backends * 2 + 64);
@@ -247,7 +263,7 @@ static int loader_load_edge(struct dp *dp, const struct dp_opts *o, struct err *
 
 	if (!skel)
 		return loader_fail(err, -errno, "cannot open the balancer");
-	loader_size(o, &ro, &blocks);
+	dp_size(o, &ro, &blocks);
 	dp_carry_sizes(dp, &ro, &blocks, &quic);
 	rc = dp->before ? bpf_map__reuse_fd(skel->maps.live_sources,
 					    dp->before->maps[DP_MAP_LIVE_SOURCES].fd)
@@ -336,116 +352,6 @@ static int loader_load_stats(struct dp *dp, const struct dp_opts *o, struct err 
 	return rc;
 }
 
-/* --- adoption ---------------------------------------------------------------------------------------------- */
-
-static int loader_open_pin(struct dp *dp, enum dp_map_id id)
-{
-	char path[PATH_MAX];
-	int fd;
-
-	dp_pin_path(dp, dp_map_name(id), path);
-	fd = bpf_obj_get(path);
-	if (fd < 0)
-		return -errno;
-	return loader_map_in(&dp->maps[id], fd);
-}
-
-static void loader_close_maps(struct dp *dp)
-{
-	for (unsigned i = 0; i < DP_MAP_COUNT; i++) {
-		struct dp_map *m = &dp->maps[i];
-
-		if (m->mem)
-			munmap(m->mem, m->size);
-		if (m->fd >= 0)
-			close(m->fd);
-		*m = (struct dp_map){ .fd = -1 };
-	}
-	if (dp->prog_fd >= 0)
-		close(dp->prog_fd);
-	dp->prog_fd = -1;
-}
-
-/* Are the pinned maps ours to use, and large enough? */
-static bool loader_fits(const struct dp *dp, const struct dp_opts *o)
-{
-	const struct hg_meta *meta = dp->maps[DP_MAP_META].mem;
-	struct hg_rodata want = { 0 };
-	uint32_t blocks;
-
-	if (!meta || meta->abi != HG_ABI_VERSION || meta->role != (uint32_t)dp->role)
-		return false;
-	if (dp->role == HG_ROLE_BACKEND || o->adopt_only)
-		return true;
-	loader_size(o, &want, &blocks);
-	return meta->ro.hash_seed == o->hash_seed && meta->ro.n_cpus == want.n_cpus &&
-	       (!o->n_nat || meta->ro.nat_mask >= want.nat_mask) &&
-	       meta->ro.max_services >= o->n_services + 16 &&
-	       meta->ro.max_backends >= o->n_backends + 16 &&
-	       (!o->n_flows || meta->ro.flow_mask >= want.flow_mask) &&
-	       meta->ro.deny_mask >= want.deny_mask &&
-	       dp->maps[DP_MAP_SLOTS].max_entries >=
-		       (o->n_slots + HG_SLOTS_SPARE / 2) / HG_SLOTS_PER_BLOCK &&
-	       dp->maps[DP_MAP_QUIC_IDS].max_entries >= dp_quic_blocks_of(o->n_quic_ids);
-}
-
-static void loader_beside(struct dp *dp, const struct dp_opts *o)
-{
-	if (dp_carry_begin(dp, o->hash_seed, (uint32_t)libbpf_num_possible_cpus()))
-		dp_notice(dp, "pinned maps are too small: loading larger ones beside them, with "
-			      "what they hold");
-	else
-		dp_notice(dp, "pinned maps are of another version or another 'xdp hash-seed': "
-			      "loading new ones beside them");
-}
-
-/* 0 adopted, -ENOENT nothing (fitting) there, -EPERM or -EACCES: may not look; adopt_only: -ESTALE, another version's. */
-static int loader_adopt(struct dp *dp, const struct dp_opts *o)
-{
-	enum dp_map_id first = dp->role == HG_ROLE_BACKEND ? DP_MAP_SYN_CONTROL : DP_MAP_SERVICES;
-	enum dp_map_id last = dp->role == HG_ROLE_BACKEND ? DP_MAP_DECAP_ADDRS : DP_MAP_META;
-	char path[PATH_MAX];
-	int rc = -ENOENT;
-
-	for (enum dp_map_id id = first; id <= last; id++)
-		if ((rc = loader_open_pin(dp, id)) != 0)
-			goto none;
-	dp_pin_path(dp, dp_prog_name(dp->role), path);
-	dp->prog_fd = bpf_obj_get(path);
-	if (dp->prog_fd < 0)
-		goto none;
-	if (!loader_fits(dp, o)) {
-		if (o->adopt_only)
-			rc = -ESTALE;
-		else
-			loader_beside(dp, o);
-		goto none;
-	}
-	dp->is_adopted = true;
-	return 0;
-none:
-	loader_close_maps(dp);
-	return rc == -EPERM || rc == -EACCES || rc == -ESTALE ? rc : -ENOENT;
-}
-
-/* For those who only look: what is there, or why not. */
-static int loader_adopt_only(struct dp *dp, const struct dp_opts *o, struct err *err)
-{
-	int rc = loader_adopt(dp, o);
-
-	if (rc == 0)
-		return 0;
-	if (rc == -ENOENT)
-		return err_set(err, rc, "nothing of Headgate is loaded (no pins in %s)", dp->dir);
-	if (rc == -ESTALE)
-		return err_set(err, rc,
-			       "what is loaded (pins in %s) is of another version of "
-			       "Headgate than this tool",
-			       dp->dir);
-	return err_set(err, rc, "not allowed to look at the pins in %s: %s%s", dp->dir,
-		       strerror(-rc), loader_hint(rc));
-}
-
 /* --- open and close ------------------------------------------------------------------------------------------ */
 
 void dp_tables_of(const struct dp_map *maps, struct dp_tables *ret)
@@ -494,7 +400,7 @@ static int loader_open(struct dp *dp, const struct dp_opts *o, struct err *err)
 
 	if (o->adopt_only) { /* only looks: makes nothing */
 		dp_pin_dir(bpffs, dp->role, dp->dir);
-		return loader_adopt_only(dp, o, err);
+		return dp_adopt_only(dp, o, err);
 	}
 	rc = loader_mount(bpffs, err);
 	if (rc == 0)
@@ -510,7 +416,7 @@ static int loader_open(struct dp *dp, const struct dp_opts *o, struct err *err)
 	}
 	if (o->stats_only)
 		return 0;
-	rc = loader_adopt(dp, o);
+	rc = dp_adopt(dp, o);
 	if (rc == 0)
 		return 0;
 	return dp->role == HG_ROLE_BACKEND ? loader_load_agent(dp, err)
@@ -574,7 +480,7 @@ void dp_close(struct dp *dp)
 	dp_tables_free(dp);
 	dp_carry_end(dp);
 	mem_free(dp->deny_files);
-	loader_close_maps(dp);
+	dp_maps_close(dp);
 	if (dp->deny_lock_fd >= 0)
 		close(dp->deny_lock_fd);
 	if (dp->lock_fd >= 0)
