@@ -251,6 +251,12 @@ static int check_section(struct parser *ps, struct proxy_build *b)
 					 ? "with 'forward nat', write 'maxconn'"
 					 : "connections that are forwarded are not counted here");
 	px->balance.algo = BALANCE_MAGLEV;
+	if (px->maxconn && px->forward != FORWARD_NAT)
+		return conf_warn(ps, b->line, 0,
+				 "'maxconn' of '%s' has no effect: connections of a section are "
+				 "counted with 'forward nat' only (those of servers with 'track "
+				 "on', too)",
+				 px->name);
 	return 0;
 }
 
