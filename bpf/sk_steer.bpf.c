@@ -6,9 +6,7 @@
  * form belong together; attached to the group it lives as long as that. No answer, or a socket that is not in
  * the array: the kernel goes by its hash.
  */
-#include <headgate/counters.h>
-#include <headgate/steer.h>
-
+#include "bpf/maps_sk.h"
 #include "bpf/pkt.h"
 
 /* The group's sockets, index = worker. Writer: control thread. */
@@ -18,31 +16,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } sk_sockets SEC(".maps");
-
-/* These three are shared by all groups of a process (stats.bpf.c). */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct hg_sk_steer);
-} sk_steer SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct hg_sk_worker);
-} sk_workers SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct hg_worker_counters);
-} stats_workers SEC(".maps");
 
 #define NOBODY	 0xffffffffu
 #define LOAD_MAX 0x3fffffffu

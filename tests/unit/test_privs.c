@@ -14,13 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/sanitize.h"
 #include "ctl/privs.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED 1
-#else
-#define IS_SANITIZED 0
-#endif
 
 /* The other thread is there before the filter. */
 static pthread_barrier_t barrier;

@@ -4,21 +4,17 @@
  * or on a pool's free list is poisoned, so that use after reset or put is found as with malloc.
  */
 #include "base/mem.h"
+#include "base/sanitize.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#if HAS_ASAN
 #include <sanitizer/asan_interface.h>
-#define HAS_ASAN       1
 #define POISON(p, n)   ASAN_POISON_MEMORY_REGION(p, n)
 #define UNPOISON(p, n) ASAN_UNPOISON_MEMORY_REGION(p, n)
 #else
-#define HAS_ASAN       0
 #define POISON(p, n)   ((void)(p), (void)(n))
 #define UNPOISON(p, n) ((void)(p), (void)(n))
 #endif

@@ -10,20 +10,14 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/sanitize.h"
 #include "ctl/admin_priv.h"
 #include "ctl/stat_cols.h"
 
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-	__has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if IS_SANITIZED
 /* Of <sanitizer/allocator_interface.h>, which gcc does not install. */
 size_t __sanitizer_get_heap_size(void);
 size_t __sanitizer_get_current_allocated_bytes(void);
-#define IS_SANITIZED 1
-#else
-#define IS_SANITIZED 0
 #endif
 
 /* --- threads ----------------------------------------------------------------------------------------- */

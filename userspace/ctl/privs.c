@@ -12,18 +12,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/sanitize.h"
 #include "ctl/privs.h"
-
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-/* Leak checks trace us from a process of their own, and reports start a symbolizer. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-	__has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_SANITIZED 1
-#else
-#define IS_SANITIZED 0
-#endif
 
 /* By name: those that an architecture or the library does not know are left out. */
 static const char *const denied[] = {

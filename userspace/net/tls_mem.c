@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/sanitize.h"
 #include "net/tls_priv.h"
 
 /* Sizes as glibc cuts them (8 mod 16), then in steps of 512. */
@@ -171,16 +172,6 @@ static void *tls_realloc(void *p, size_t size, const char *file, int line)
 		tls_mem_free(p, file, line);
 	return q;
 }
-
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-	__has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_SANITIZED 1
-#else
-#define IS_SANITIZED 0
-#endif
 
 void net_tls_memory_init(void)
 {
