@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """New connections with `sk-steer` off, cpu and least, in turns in one process by reload (root).
 
-Two workers and two clients, one of each on either CPU, over loopback: the kernel handles a SYN on the client's CPU. Each
-connection has one request, which the daemon answers itself. What counts is the processor time that daemon and clients
+Two workers, one on either CPU, and as many clients, over loopback: the kernel handles a SYN on the client's CPU. In the second
+case both clients are on one CPU, as where all packets come in by one queue. Each connection has one request, which the daemon answers itself. What counts is the processor time that daemon and clients
 spend on a connection, the kernel's share included; connections per second are by the clock of a machine that others use, too.
 """
 
@@ -22,6 +22,7 @@ BUILD = Path(os.environ.get("HG_BUILD", ROOT / "build"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "15"))
 SECONDS = float(os.environ.get("BENCH_SECONDS", "1"))
 MODES = ["off", "cpu", "least"]
+CASES = {"clients on both CPUs": (0, 1), "clients on one CPU": (0, 0)}
 PORT, AT_ONCE = 18080, 16
 CONF = """global
     stats socket {dir}/sock level admin
@@ -57,13 +58,36 @@ def cpu_us(pid):
     return sum(int(Path(p).read_text(encoding="ascii").split()[0]) for p in glob.glob(f"/proc/{pid}/task/*/schedstat")) / 1e3
 
 
-def run(pid):
+def run(pid, cpus):
     before = cpu_us(pid)
     clients = [subprocess.Popen(["taskset", "-c", str(cpu), str(BUILD / "bench" / "connect"), str(PORT), str(AT_ONCE),
-                                 f"{SECONDS * 1000:.0f}"], stdout=subprocess.PIPE) for cpu in (0, 1)]
+                                 f"{SECONDS * 1000:.0f}"], stdout=subprocess.PIPE) for cpu in cpus]
     results = [json.loads(c.communicate()[0]) for c in clients]
     n = sum(r["connections"] for r in results)
     return {"us": (cpu_us(pid) - before + sum(r["cpu_us"] for r in results)) / n, "rate": n / SECONDS}
+
+
+def report(case, runs):
+    print(case)
+    for mode in MODES:
+        us, rate = ([r[k] for r in runs[mode]] for k in ("us", "rate"))
+        ratios = [o["us"] / r["us"] for o, r in zip(runs["off"], runs[mode])]
+        rates = [r["rate"] / o["rate"] for o, r in zip(runs["off"], runs[mode])]
+        q, qr = statistics.quantiles(ratios, n=4), statistics.quantiles(rates, n=4)
+        print(f"  {mode:6} {statistics.median(us):7.1f} us per connection, {statistics.median(rate):8.0f} connections/s; against off: "
+              f"time {statistics.median(ratios):.2f} ({q[0]:.2f} … {q[2]:.2f}), rate {statistics.median(rates):.2f} ({qr[0]:.2f} … {qr[2]:.2f})")
+
+
+def rounds(where, pid, cpus):
+    runs = {m: [] for m in MODES}
+    for i in range(ROUNDS + 1):
+        for mode in MODES if i % 2 else MODES[::-1]:
+            set_mode(where, mode)
+            time.sleep(0.05)
+            runs[mode].append(run(pid, cpus))
+        if i == 0:  # warms up
+            runs = {m: [] for m in MODES}
+    return runs
 
 
 def main():
@@ -71,32 +95,18 @@ def main():
     set_mode(where, "off")
     with open(f"{where}/log", "wb") as log:
         proc = subprocess.Popen([str(BUILD / "headgated"), "-f", f"{where}/cfg"], stdout=log, stderr=log)
-    runs = {m: [] for m in MODES}
     try:
         while not Path(where, "sock").exists():
             if proc.poll() is not None:
                 sys.exit("bench: " + Path(where, "log").read_text(errors="replace"))
             time.sleep(0.05)
-        for i in range(ROUNDS + 1):
-            for mode in MODES if i % 2 else MODES[::-1]:
-                set_mode(where, mode)
-                time.sleep(0.05)
-                runs[mode].append(run(proc.pid))
-            if i == 0:  # warms up
-                runs = {m: [] for m in MODES}
-        said = ask(where, "show steering")
+        print(f"{ROUNDS} interleaved rounds of {SECONDS:g} s; runnable tasks now: {os.getloadavg()[0]:.0f}")
+        for case, cpus in CASES.items():
+            report(case, rounds(where, proc.pid, cpus))
+        print(ask(where, "show steering").strip())
     finally:
         proc.terminate()
         proc.wait()
-    print(f"{ROUNDS} interleaved rounds of {SECONDS:g} s; runnable tasks now: {os.getloadavg()[0]:.0f}")
-    for mode in MODES:
-        us, rate = ([r[k] for r in runs[mode]] for k in ("us", "rate"))
-        ratios = [o["us"] / r["us"] for o, r in zip(runs["off"], runs[mode])]
-        rates = [r["rate"] / o["rate"] for o, r in zip(runs["off"], runs[mode])]
-        q, qr = statistics.quantiles(ratios, n=4), statistics.quantiles(rates, n=4)
-        print(f"{mode:6} {statistics.median(us):7.1f} us per connection, {statistics.median(rate):8.0f} connections/s; against off: "
-              f"time {statistics.median(ratios):.3f} ({q[0]:.3f} … {q[2]:.3f}), rate {statistics.median(rates):.3f} ({qr[0]:.3f} … {qr[2]:.3f})")
-    print(said.strip())
 
 
 if __name__ == "__main__":
