@@ -128,9 +128,11 @@ static bool fill_all(struct ctl *ctl, struct err *err)
 			is_done = false;
 			continue;
 		}
-		if (rc != 0)
+		if (rc != 0) {
+			ls->steering = LISTEN_STEERING_UNKNOWN; /* the next reload tries again */
 			err_set(err, rc, "connections to %s are not steered: %s", ls->text,
 				strerror(-rc));
+		}
 		listen_end_steering(ls);
 	}
 	return is_done;
