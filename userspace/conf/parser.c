@@ -146,14 +146,36 @@ static const struct keyword *top_level(struct str word)
 	return NULL;
 }
 
+/* The row of a keyword that is written as "name(argument)" and was not; NULL: none. */
+static const struct keyword *call_named(struct str word, uint16_t section,
+					const struct scope *scopes, unsigned n)
+{
+	struct str name = str_sub(word, 0, str_find_char(word, '('));
+
+	for (unsigned i = 0; i < n; i++) {
+		for (unsigned j = 0; j < scopes[i].table->n; j++) {
+			const struct keyword *kw = &scopes[i].table->rows[j];
+
+			if (kw->flags & KW_CALL && kw->sections & section &&
+			    str_is_eq(kw->name, name))
+				return kw;
+		}
+	}
+	return NULL;
+}
+
 static int fail_unknown(struct parser *ps, struct line *l, uint16_t section,
 			const struct scope *scopes, unsigned n, const struct keyword *elsewhere)
 {
 	struct str w = str_sub(l->words[l->at], 0, 64);
 	char hint[96], list[96], here[96];
 	const struct keyword_removed *gone;
+	const struct keyword *call = call_named(l->words[l->at], section, scopes, n);
 	struct nearest near;
 
+	if (call)
+		return conf_fail(ps, l, l->at, "'" STR_FMT "' expects parentheses: '" STR_FMT "%s'",
+				 STR_ARG(call->name), STR_ARG(call->name), call->args);
 	for (unsigned i = 0; i < n; i++) {
 		const struct keyword_table *t = scopes[i].table;
 
