@@ -6,6 +6,7 @@ import pathlib
 import re
 import signal
 import socket
+import sys
 import threading
 import time
 
@@ -40,6 +41,33 @@ def worker_of(d):
 def master_of(d):
     """The daemon is a child of nsenter, or nsenter itself after exec."""
     return d.proc.pid
+
+
+COUNTS_SIGNALS = "import signal; signal.signal(signal.SIGUSR1, lambda *_: print('told', flush=True)); print('up', flush=True)\n" \
+    "while True: signal.pause()"
+
+
+def test_who_is_replaced_is_told_once(one, daemon, tmp_path):
+    """Its number may be another process's when a worker process dies days later."""
+    said = tmp_path / "said"
+    old = one.popen([sys.executable, "-c", COUNTS_SIGNALS], log=said)
+    wait_for("the other process", lambda: said.read_text() == "up\n")
+    d = daemon(one, CFG, args=["-W", "-sf", str(old.pid)])
+    wait_for("the signal", lambda: "told" in said.read_text())
+    first = worker_of(d)
+    os.kill(first, signal.SIGKILL)
+
+    def is_replaced():
+        try:
+            return worker_of(d) != first
+        except (OSError, AttributeError):
+            return False
+
+    wait_for("another worker process", is_replaced)
+    d.stop()
+    assert said.read_text() == "up\ntold\n"
+    old.kill()
+    old.wait()
 
 
 def test_a_killed_worker_is_replaced_and_no_connection_is_refused(one, daemon):

@@ -195,8 +195,12 @@ static void master_on_link(struct ev_fd *ev, uint32_t events)
 /* In the child: everything of the master but the sockets is left behind. Does not return. */
 static void master_become_worker(struct master *m, int link)
 {
+	struct ctl_options o = *m->o;
 	sigset_t none;
 
+	/* Whom this start replaces has been told by the first one: the numbers may be others' by now. */
+	if (m->was_ever_ready)
+		o.n_old_pids = 0;
 	prctl(PR_SET_PDEATHSIG, SIGTERM); /* a master that was killed leaves no worker behind */
 	/* The loop's epoll instance is the master's, too: closed, never changed. */
 	master_leave_api(m);
@@ -206,8 +210,7 @@ static void master_become_worker(struct master *m, int link)
 		close(m->upgrade.link);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	exit(ctl_run_worker(m->o, &m->sockets, m->ready_fd, link,
-			    m->from.fd >= 0 ? &m->from : NULL));
+	exit(ctl_run_worker(&o, &m->sockets, m->ready_fd, link, m->from.fd >= 0 ? &m->from : NULL));
 }
 
 int master_watch_link(struct master *m, int fd)
