@@ -133,7 +133,8 @@ def test_keys_are_changed_one_host_after_the_other(net, daemon):  # noqa: F811
     def works():
         before = events(net)["COOKIE_TAKEN"]
         assert get(net.client, url, 6)
-        assert events(net)["COOKIE_TAKEN"] == before + 6
+        # Packets are counted: another CPU may look at a client's data before its ACK has made the connection.
+        assert before + 6 <= events(net)["COOKIE_TAKEN"] <= before + 12
 
     works()
     with connect(net.client, VIP, 80) as kept:
