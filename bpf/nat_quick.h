@@ -2,9 +2,8 @@
 /*
  * Stage nat for the packets of which there are most: plain ones of IPv4, of established connections with a ticket. A ticket
  * is eight bytes, and a client's packet finds it by a hint of four, where stage nat reads a line of the index and one of the row.
- * Whatever is unusual
- * (TCP's SYN, FIN and RST, time to renew the row, another way to the client, tags, MTU, TTL) is left to stage nat, and the
- * packet untouched.
+ * Whatever is unusual (TCP's SYN, FIN and RST, time to renew the row, another way to the client, tags, MTU, TTL) is left to
+ * stage nat, and the packet untouched.
  */
 #ifndef HG_BPF_NAT_QUICK_H
 #define HG_BPF_NAT_QUICK_H

@@ -355,8 +355,7 @@ bool vars_proc_exists(uint32_t id);
 /* --- shared by fetches and converters ---------------------------------------------------------- */
 
 struct str param_next(struct str *query, struct str seps, struct str *ret_value); /* "a=1&b=2" */
-bool url_find_param(struct str query, struct str seps, struct str name,
-		    struct str *ret_value);
+bool url_find_param(struct str query, struct str seps, struct str name, struct str *ret_value);
 int field_token_addr(struct str v,
 		     struct addr *ret); /* as in X-Forwarded-For: with or without port */
 uint32_t hash_sdbm(struct str s);
